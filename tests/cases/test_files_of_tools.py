@@ -63,8 +63,8 @@ def chat(question: str, answer: str) -> list[dict[str, str]]:
 def test_a_file_is_read(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     fields = tuple(case.get("fields", ()))
-    table, _ = read(written(tmp_path, name), fields, **case.get("options", {}))
-    assert counts(table) == (4, 2, 2)
+    table, notes = read(written(tmp_path, name), fields, **case.get("options", {}))
+    assert counts(table) == (4, 2, 2) and not notes.counts["unsure_answers"]
     assert table["response"].to_pylist() == TEXTS
     assert table["correct"].to_pylist() == [1, 0, 1, 0]
     assert {x for x in table["answer"].to_pylist() if x} == set(case.get("answers", ()))
@@ -144,6 +144,8 @@ def test_conditions_are_noted_and_some_refused(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "r.jsonl", rows)
     assert read(path)[1].names["conditions"] == ["'method'"]
     assert counts(read(path, group_by=["prompt", "method"])[0]) == (8, 4, 4)
+    with pytest.raises(InputError, match="'methd'"):
+        read(path, group_by=["prompt", "methd"])
     with pytest.raises(InputError):
         readers.read(write_lines(path, [x | {"iteration": x["method"]} for x in rows]))
 

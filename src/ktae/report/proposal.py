@@ -117,6 +117,10 @@ def _tried(path: Path, fields: dict[str, str], options: ReadOptions) -> str | No
     n_texts = len(pc.unique(table["response"]))
     is_alone = n_groups in (n, n_texts) or n_texts < n_groups
     is_mixed = len({*correct} - {None}) == 2 and 2 * correct.count(None) <= n
+    # A number of the response is no group: its prompts are several, and are in other groups, too.
+    n_prompts = len(pc.unique(table["prompt"]))
+    pairs = {*zip(table["group"].to_pylist(), table["prompt"].to_pylist(), strict=True)}
+    is_alone |= len(pairs) > max(n_groups, n_prompts)
     is_whole = left <= max(1, (1 - FITS) * (n + left)) and not counts["turn_rows"] + counts["alone"]
     if is_alone or not is_whole or (options.needs_reward and not is_mixed):
         return None

@@ -17,13 +17,12 @@ from ktae.rollouts.paths import LIKELY, MISSING, NAMES, at
 from ktae.rollouts.schemas import Source, detect
 from ktae.rollouts.values import KINDS, Row, as_verdict, is_null, is_number, without
 
-TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
-"""Fields of a table as W&B and pandas write them."""
+TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}  # W&B's and pandas'
 ONE_EACH = {
     *("reward", "rewards", "score", "scores", "correct", "advantage", "advantages", "group"),
     *("is_correct", "step", "model", "source"),
-}
-"""Fields that are one value a rollout: a list beside n responses has to be n of them."""
+}  # fields that are one value a rollout: a list beside n responses has to be n of them
+OUTCOMES = {*NAMES.verdicts, *NAMES.rewards}  # one of these for several rollouts is of none
 TOKEN_LISTS = ("token_ids", "mask", "log_probs", "entropy")  # fields that are one list a rollout
 LOOKED_AT = 5  # entries of a list that say what it holds
 KEY = "key"  # what a row of an object is called in it, by the name of this field
@@ -37,6 +36,7 @@ class Located(NamedTuple):
     parent: int | None = None  # the number of the row that holds this one and others, if one does
     path: str = ""  # to its rows within what stands in the file; empty for a row by itself
     inherited: frozenset[str] = frozenset()  # fields of its containers that are seen and not kept
+    table: str | None = None  # the key of the list that it is in, in an object of lists
     is_repeated: bool = False  # the row before has the same fields and types, none list or object
 
 
@@ -80,8 +80,9 @@ class Locator:
         """A row as it is, or one for each of the responses in it."""
         row, is_named = located.row, self.options.names_response
         if is_named:
-            fields = self.options.fields
-            row = without(row, {*fields.values()} - fields.keys()) | self.source.named(row)
+            fields = self.options.fields  # a prompt that tells the group stays one
+            used = {x for k, x in fields.items() if k != "group" or x not in NAMES.prompts}
+            row = without(row, used - fields.keys()) | self.source.named(row)
             name = responses_in(row, ("response",))
         else:
             name = responses_in(row) if detect(row) is None else None
@@ -96,10 +97,8 @@ class Locator:
         yield from (located._replace(row=x, parent=parent) for x in rows or [{}])
 
     def _parent(self, located: Located, is_parent: bool) -> int | None:
-        if located.parent is None and is_parent:
-            self.parents += 1
-            return self.parents
-        return located.parent
+        self.parents += (is_first := located.parent is None and is_parent)
+        return self.parents if is_first else located.parent
 
     def _path(self, row: Row, is_file: bool) -> str | None:
         """Where the rows are in an object; None where it is a row itself."""
@@ -129,7 +128,8 @@ class Locator:
             inside = value if isinstance(value, dict) else {name: value}
             several = {k for k, x in beside.items() if isinstance(x, dict | list)}
             inherited = (located.inherited | several) - inside.keys()
-            yield Located(beside | inside, where, parent, longer, inherited)
+            table = str(beside[KEY]) if "*" in hops else located.table
+            yield Located(beside | inside, where, parent, longer, inherited, table)
 
     def _walk(
         self, value: Any, hops: Sequence[str], beside: Row, where: str
@@ -140,14 +140,14 @@ class Locator:
         elif hops[0] == "[]" and isinstance(value, list):
             first = value[0] if value and isinstance(value[0], dict) else {}
             columns, _ = self._columns(without(beside, first), len(value), where)
+            shared = without(beside, OUTCOMES) if len(value) > 1 else beside
             for n, x in enumerate(value):
-                fields = beside | {name: column[n] for name, column in columns.items()}
+                fields = shared | {name: column[n] for name, column in columns.items()}
                 yield from self._walk(x, hops[1:], fields, f"{where}, entry {n + 1}")
         elif hops[0] == "*" and isinstance(value, dict):
             single = {k: x for k, x in value.items() if not isinstance(x, dict | list)}
             for key, x in without(value, single).items():
-                fields = beside | single | {KEY: key}
-                yield from self._walk(x, hops[1:], fields, f"{where}, {key}")
+                yield from self._walk(x, hops[1:], beside | single | {KEY: key}, f"{where}, {key}")
         elif isinstance(value, dict) and hops[0] in value:
             fields = beside | without(value, hops[:1])
             yield from self._walk(value[hops[0]], hops[1:], fields, where)
@@ -158,6 +158,8 @@ class Locator:
         """The lists of a row that have one value for each of n rollouts, and whether these are of
         several prompts or labels."""
         lists = {k: x for k, x in row.items() if isinstance(x, list) and x}
+        ids = [x for x in NAMES.prompts if KINDS["lists"](lists.get(x)) and len(lists[x]) == n]
+        lists |= {x: [*map(str, lists[x])] for x in ids if not KINDS["saids"](lists[x])}
         asked = [x for x in NAMES.prompts if KINDS["saids"](lists.get(x))]
         is_batch = bool(asked) or any(KINDS["labels"](lists.get(x)) for x in NAMES.labels)
         columns: Row = {}
@@ -192,8 +194,8 @@ class Locator:
                 f"does not say; --rows {name}[] says that each is a rollout"
             )
         columns |= {name: responses}
-        rows = [row | {k: x[i] for k, x in columns.items()} for i in range(n)]
-        return rows, is_batch
+        shared = without(row, OUTCOMES) if n > 1 else row
+        return [shared | {k: x[i] for k, x in columns.items()} for i in range(n)], is_batch
 
 
 # --- what an object is

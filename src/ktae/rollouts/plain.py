@@ -104,7 +104,7 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
     fields = {"response": columns.one_of(texts, "response", plain_text)}
     if {"reward", "correct"}.isdisjoint(named):
         fields |= _outcome(columns)
-    label, is_final = (None, False) if "group" in named else _label(columns)
+    label, is_final = ("group", False) if "group" in named else _label(columns)
     fields["group!" if is_final else "group"] = label
     if "answer" not in named:
         fields["answer"] = _answer(columns, fields["response"], label, notes)
@@ -143,6 +143,9 @@ def _outcome(columns: Columns) -> dict[str, str | None]:
     is_other = columns.fits("correct", lambda x: as_verdict(x) is None, 0.5 if names else 1.0)
     if has_correct and "correct" not in names and not (is_other and (names or "reward" in scores)):
         names = ["correct"]
+    for name in {*names[:1]} & {*NAMES.verdicts[4:]}:
+        if len({*map(as_verdict, columns.values(name))}) == 1:  # such as each request's success
+            names += [x for x in scores if columns.fits(x, KINDS["decided"], 0.9)]
     if names:  # one of several verdicts that say the same is enough
         return {"correct": columns.one_of(names, "correct", as_verdict)}
     dicts = [x for x in NAMES.rewards if columns.fits(x, KINDS["dict"])]

@@ -22,7 +22,7 @@ from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.files import EmptyFileError, Rows, choose_files, iterate_rows, stem_of
 from ktae.rollouts.groups import READ, Place, grouped, note_conditions, note_rewards, place_of
-from ktae.rollouts.locate import KEY, Located, Locator
+from ktae.rollouts.locate import Located, Locator
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import MISSING, UnknownRowsError, at
@@ -146,7 +146,7 @@ class Reader:
         repeated, places = notes.counts["steps"], dict[Any, Place]()
         compared: list[tuple[Row, Row]] = []
         for plain, located, schema in self._rollouts(file, values):
-            table = located.row.get(KEY) if "*" in located.path.removesuffix("*") else None
+            table = located.table if "*" in located.path.removesuffix("*") else None
             if (schema, table) not in places:
                 places[schema, table] = place_of(file, schema.run, table, options.join)
             place, parent = places[schema, table], located.parent
@@ -234,9 +234,9 @@ class Reader:
     ) -> tuple[Schema, frozenset[str]]:
         """The schema of a file's plain rows, and fields of which each rollout has one."""
         options, is_named = self.options, self.options.names_response
-        for name, path in options.fields.items() if sample else ():
+        for name, path in (*options.fields.items(), *(("group", x) for x in options.group_by)):
             values = (at(x.row, name if is_named else path) for x in sample)
-            if all(x is MISSING or x is None for x in values):
+            if sample and all(x is MISSING or x is None for x in values):
                 message = f"{sample[0].where}: nothing at {path!r} for {name}"
                 raise unknown_rows([x.row for x in sample], message, (name,))
         rows = [x.row for x in sample if is_named or detect(x.row) is None]

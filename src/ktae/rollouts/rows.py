@@ -73,7 +73,7 @@ def to_record_row(
     made["label"], made["prompt_id"] = made.pop("group", None), prompt_id
     made["is_evaluation"], made["by_reward"] = bool(fields.get("is_evaluation")), not has_verdict
     made["extra"], made["is_alone"] = further_fields(fields), is_alone
-    return made | (fields.get("_graded") or {})
+    return made | (graded if isinstance(graded := fields.get("_graded"), dict) else {})
 
 
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:

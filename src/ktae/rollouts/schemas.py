@@ -142,7 +142,7 @@ class Schema:
 
     def _read(self, row: Row, path: Path) -> Row:
         """A row with the fields of `reads` by their names."""
-        used, plain = set(self.drops.split()), dict[str, Any]()
+        used, plain = {SCORES, *self.drops.split()}, dict[str, Any]()
         for name, paths in self.fields:
             is_final, name = name.endswith("!"), name.removesuffix("!")
             for place in paths:
