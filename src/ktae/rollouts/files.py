@@ -153,7 +153,7 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
         for row in rows:
             if is_own:  # what told its groups apart is in their names
                 graded = {x: row.pop(x, None) for x in ("outcome", "extracted", "grader")}
-                row |= {"_group_is_final": True, "_graded": graded}
+                row |= {"ktae:group_is_final": True, "ktae:graded": graded}
             elif has_calls:
                 row = _without_others(row)
             yield row, f"{name}, row {next(numbers)}"

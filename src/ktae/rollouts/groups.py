@@ -140,7 +140,7 @@ def note_conditions(rollouts: Sequence[tuple[Row, Row]], notes: Notes) -> None:
     for name in dict.fromkeys(name for plain, _ in rollouts for name in plain):
         is_named = name.lower() in CONDITIONS
         is_outcome = not is_named and any(x in name.lower() for x in NAMES.outcomes)
-        if name in PARSERS or name[:1] == "_" or is_outcome:
+        if name in PARSERS or name.startswith("ktae:") or is_outcome:
             continue
         of_group = defaultdict[Any, list[Any]](list)
         for plain, made in rollouts:

@@ -114,7 +114,8 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
         if other not in (None, name) and columns.values(name):
             reads.append((f"{name} (field)", name))
             notes.add("other_field", f"{name}: {other!r}")
-    values = {x: {str(y).lower() for y in columns.values(x)} for x in NAMES.splits}
+    names = (*NAMES.splits, "key")  # of a container of rows by split
+    values = {x: {str(y).lower() for y in columns.values(x)} for x in names}
     evaluations = {*NAMES.evaluations}  # beside training they are left out
     split = next((x for x, y in values.items() if y & evaluations and y - evaluations), None)
     has_messages = "messages" in rows[0] and fields["response"] != "messages"

@@ -20,7 +20,7 @@ from ktae.rollouts.schemas import FINAL
 from ktae.rollouts.values import KINDS, PARSERS, Row, any_text, as_verdict, prompt_digest, without
 
 IGNORED = -100  # the label of a token that no loss is computed of
-KNOWN = {"_graded", "is_evaluation"} | PARSERS.keys()
+KNOWN = {"ktae:graded", "is_evaluation"} | PARSERS.keys()
 """Names that are not kept among a row's further fields."""
 ALIASES, ASKS, THOUGHTS = map(
     frozenset, ((*NAMES.steps, *NAMES.masks), NAMES.prompts[1:], NAMES.thoughts)
@@ -46,7 +46,7 @@ def to_record_row(
         label = fields["group"] = None  # as CSV has it
     # The same prompt of a step is the same group, also where nobody wrote that down.
     is_final, prompt_id = fields.pop(FINAL, False), None
-    prompt = fields.pop("_task", None) or fields.get("prompt")
+    prompt = fields.pop("ktae:task", None) or fields.get("prompt")
     if prompt is not None and not (is_final and label is not None):
         images = [fields[x] for x in ("image", "images") if fields.get(x)]
         prompt_id = prompt_digest(any_text([prompt, images] if images else prompt))
@@ -61,7 +61,8 @@ def to_record_row(
         ("answer" in made or options.needs_reward, ("answer",)),
     ):
         if not is_there and fields.keys().isdisjoint(names):
-            message = f"no field {' or '.join(map(repr, names))}; its fields are {quoted(plain)}"
+            its = quoted(x for x in plain if not x.startswith("ktae:"))
+            message = f"no field {' or '.join(map(repr, names))}; its fields are {its}"
             raise MissingFieldError(f"{where}: {message}")
         if not is_there:
             expected = PARSERS[names[0]][1]
@@ -73,7 +74,7 @@ def to_record_row(
     made["label"], made["prompt_id"] = made.pop("group", None), prompt_id
     made["is_evaluation"], made["by_reward"] = bool(fields.get("is_evaluation")), not has_verdict
     made["extra"], made["is_alone"] = further_fields(fields), is_alone
-    return made | (graded if isinstance(graded := fields.get("_graded"), dict) else {})
+    return made | (graded if isinstance(graded := fields.get("ktae:graded"), dict) else {})
 
 
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
@@ -115,7 +116,7 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     """
     # NaN is what pandas writes for null in a column of numbers.
     fields: Row = {k: None if type(x) is float and x != x else x for k, x in row.items()}
-    is_final = fields.pop("_prompt_is_final", False)
+    is_final = fields.pop("ktae:prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
     if not ASKS.isdisjoint(fields):
         names: Sequence[str] = NAMES.prompts if prompt is None else ()

@@ -28,10 +28,10 @@ from ktae.rollouts.values import KINDS, Row, as_label, is_null, is_number, label
 if TYPE_CHECKING:
     from ktae.rollouts.locate import Located
 
-FINAL = "_group_is_final"
-"""Field of a plain row: its label is its group, whatever the prompt says. `_prompt_is_final`: the
-prompt takes nothing from the conversation; `_task`: the text that tells the problem."""
-SCORES = "_scores"
+FINAL = "ktae:group_is_final"
+"""Field of a plain row: its label is its group, whatever the prompt says. `ktae:prompt_is_final`:
+the prompt takes nothing from the conversation; `ktae:task`: the text that tells the problem."""
+SCORES = "ktae:scores"
 """Field of a plain row: its rewards or metrics by name, of which one becomes its reward."""
 CORRECTNESS_NAMES = (
     *("correct", "correctness", "correctness_reward", "accuracy", "accuracy_reward"),
@@ -70,7 +70,7 @@ class Source:
         if "group" in values:
             values |= {"group": label_of(values["group"]), FINAL: True}
         if "prompt" in values:
-            values["_prompt_is_final"] = True
+            values["ktae:prompt_is_final"] = True
         return values
 
 
