@@ -34,7 +34,7 @@ class MissingFieldError(InputError):
 def to_record_row(
     plain: Row, where: str, options: ReadOptions, notes: Notes, alone: str | None, is_plain: bool
 ) -> Row:
-    """A row of the record, with `is_alone` and the columns of `ktae.rollouts.labels.READ`.
+    """A row of the record, with `is_alone` and the columns of `ktae.rollouts.groups.READ`.
 
     `alone` is the label of a row that has neither label nor prompt; None: it is of no group.
     `is_plain`: no tool says what its groups are. Where notes are strict, a row has an outcome.
