@@ -140,7 +140,8 @@ def _file(where: str) -> ModuleType:
     if path in sys.modules:
         return sys.modules[path]
     spec = importlib.util.spec_from_file_location(path, path)
-    assert spec is not None and spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(f"{path} is no file of Python")
     module = sys.modules[path] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -25,7 +25,7 @@ def write_report(
     estimator: AnEstimator | None = None,
     max_tokens: int = sampling.MAX_TOKENS,
     regrade: bool = True,
-    tell: inputs.Tell = lambda phase, done, total: None,
+    tell: inputs.ProgressCallback = lambda phase, done, total: None,
 ) -> inputs.Dump:
     """Write one self-contained HTML file that explains every token's value.
 

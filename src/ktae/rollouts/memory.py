@@ -37,9 +37,8 @@ def to_arrow(rollouts: Any) -> tuple[pa.Table, Callable[[pa.Table], Any]]:
     with passed_on(f"a {kind.__name__} that is no table of Arrow", *kinds):
         if is_rows(rollouts):
             names = dict.fromkeys(name for row in rollouts for name in row)
-            return pa.table(
-                {x: [row.get(x) for row in rollouts] for x in names}
-            ), pa.Table.to_pylist
+            columns = {name: [row.get(name) for row in rollouts] for name in names}
+            return pa.table(columns), pa.Table.to_pylist
         if library == "pandas":
             return pa.Table.from_pandas(rollouts), pa.Table.to_pandas
         if library == "datasets" and hasattr(rollouts, "with_format"):
