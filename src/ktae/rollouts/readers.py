@@ -234,7 +234,8 @@ class Reader:
     ) -> tuple[Schema, frozenset[str]]:
         """The schema of a file's plain rows, and fields of which each rollout has one."""
         options, is_named = self.options, self.options.names_response
-        for name, path in options.fields.items() if sample else ():
+        paths = [*options.fields.items(), *(("group", x) for x in options.group_by)]
+        for name, path in paths if sample else ():
             values = (at(x.row, name if is_named else path) for x in sample)
             if all(x is MISSING or x is None for x in values):
                 message = f"{sample[0].where}: nothing at {path!r} for {name}"
