@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from ktae.arrays import MAX_MAGNITUDE, MAX_TOKEN_ID, Array, as_array, describe, on_host
 from ktae.batch import Batch
-from ktae.errors import InputError, expected_one_of
+from ktae.errors import InputError, expected_one_of, passed_on
 from ktae.estimators.base import Estimator, impute_by_key
 from ktae.estimators.transforms import Transform
 
@@ -100,10 +100,8 @@ def resolved(estimator: Estimator) -> Estimator:
         return estimator
     value, settings = imported(estimator.name), estimator.settings
     if isinstance(value, type) and issubclass(value, Estimator):
-        try:
+        with passed_on(estimator.name, TypeError):  # another setting, one that is missing
             return value(**settings)
-        except TypeError as error:  # as Python says it: another setting, one that is missing
-            raise InputError(f"{estimator.name}: {error}") from None
     if isinstance(value, Estimator) and not settings:
         return value
     if settings or name_of(value) is None:
