@@ -19,8 +19,9 @@ from ktae.estimators.function import Function
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class MeanPresence(Estimator):
-    """Credit scale (a / n_true - b / n_false): the share of correct rollouts that hold the token,
-    less that of incorrect ones. It is linear in the verdicts: its mean under permuted labels is 0.
+    """Credit scale (a / n_correct - b / n_incorrect): the share of correct rollouts that hold the
+    token, less that of incorrect ones. It is linear in the verdicts: its mean under permuted labels
+    is 0.
     """
 
     scale: FromZero = 1.0

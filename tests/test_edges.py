@@ -21,7 +21,7 @@ GROUPS = np.zeros(4, dtype=int)
 REWARDS = np.array([1.0, 0.5, 0.0, -0.5])
 
 MEMO_BREAKER = 160
-"""Rollouts in a class that make (n_true + 1) · (n_false + 1) larger than any memo of pairs."""
+"""Rollouts in a class for which (n_correct + 1) · (n_incorrect + 1) pairs are beyond any memo."""
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +65,19 @@ def test_group_with_nothing_to_compare(
 # --- a token in every rollout of the group: exactly 0
 
 
-@pytest.mark.parametrize("n_true", [1, 7, MEMO_BREAKER])
-@pytest.mark.parametrize("n_false", [2, MEMO_BREAKER])
+@pytest.mark.parametrize("n_correct", [1, 7, MEMO_BREAKER])
+@pytest.mark.parametrize("n_incorrect", [2, MEMO_BREAKER])
 @pytest.mark.parametrize(
     "estimator", [preset("released"), KTAE(fisher="point"), KTAE(h1=1e6, h2=1e6, h3=1e6)], ids=repr
 )
 def test_token_of_every_rollout(
-    backend: str, n_true: int, n_false: int, estimator: Estimator
+    backend: str, n_correct: int, n_incorrect: int, estimator: Estimator
 ) -> None:
     """It occurs three times as often in correct rollouts, yet its credit is 0."""
-    n = n_true + n_false
+    n = n_correct + n_incorrect
     ids = np.full((n, 4), 7)
     ids[:, 3] = 100 + np.arange(n)  # one token of its own in each rollout
-    correct = np.arange(n) < n_true
+    correct = np.arange(n) < n_correct
     mask = np.ones((n, 4), dtype=bool)
     mask[~correct, :2] = False
     batch = (ids, mask, correct, np.zeros(n, dtype=int), estimator)

@@ -19,28 +19,30 @@ from ktae import stats
 from ktae.counting import p_values
 
 Table = tuple[int, int, int, int]
-"""a, b, n_true, n_false."""
+"""a, b, n_correct, n_incorrect."""
 
 SIZES = range(1, 33)
 
 
 def tables_of_size(n: int) -> Iterator[Table]:
-    for n_true in range(n + 1):
-        for a in range(n_true + 1):
-            for b in range(n - n_true + 1):
-                yield a, b, n_true, n - n_true
+    for n_correct in range(n + 1):
+        for a in range(n_correct + 1):
+            for b in range(n - n_correct + 1):
+                yield a, b, n_correct, n - n_correct
 
 
 @cache
-def exact_p_values(k: int, n_true: int, n_false: int) -> dict[int, tuple[Fraction, Fraction]]:
+def exact_p_values(
+    k: int, n_correct: int, n_incorrect: int
+) -> dict[int, tuple[Fraction, Fraction]]:
     """{a: (point, two-sided)} of every table with k rollouts that contain the token.
 
-    A table's probability is its integer count comb(n_true, a) · comb(n_false, k - a) over the sum
-    of all counts, so ties are ties between integers.
+    A table's probability is its integer count comb(n_correct, a) · comb(n_incorrect, k - a) over
+    the sum of all counts, so ties are ties between integers.
     """
     counts = {
-        a: math.comb(n_true, a) * math.comb(n_false, k - a)
-        for a in range(max(0, k - n_false), min(k, n_true) + 1)
+        a: math.comb(n_correct, a) * math.comb(n_incorrect, k - a)
+        for a in range(max(0, k - n_incorrect), min(k, n_correct) + 1)
     }
     total = sum(counts.values())
     return {
@@ -52,11 +54,11 @@ def exact_p_values(k: int, n_true: int, n_false: int) -> dict[int, tuple[Fractio
 @pytest.mark.parametrize("n", SIZES)
 def test_p_values_are_the_exact_fractions(n: int) -> None:
     """Origin: integer counts. 1.0 exactly where, and only where, the exact fraction is 1."""
-    for a, b, n_true, n_false in tables_of_size(n):
-        point, two_sided = exact_p_values(a + b, n_true, n_false)[a]
-        got_point = stats.fisher_p_value(a, b, n_true, n_false, True)
-        got_two_sided = stats.fisher_p_value(a, b, n_true, n_false, False)
-        where = (a, b, n_true, n_false)
+    for a, b, n_correct, n_incorrect in tables_of_size(n):
+        point, two_sided = exact_p_values(a + b, n_correct, n_incorrect)[a]
+        got_point = stats.fisher_p_value(a, b, n_correct, n_incorrect, True)
+        got_two_sided = stats.fisher_p_value(a, b, n_correct, n_incorrect, False)
+        where = (a, b, n_correct, n_incorrect)
         assert got_point == pytest.approx(float(point), rel=1e-13), where
         assert got_two_sided == pytest.approx(float(two_sided), rel=1e-13), where
         assert (got_point == 1.0) == (point == 1), where
@@ -66,11 +68,11 @@ def test_p_values_are_the_exact_fractions(n: int) -> None:
 @pytest.mark.parametrize("size", [(47, 3), (20, 27), (150, 150), (1, 299), (211, 89)])
 def test_p_values_of_large_groups(size: tuple[int, int]) -> None:
     """Origin: integer counts."""
-    n_true, n_false = size
-    for k in range(0, n_true + n_false + 1, 7):
-        for a, expected in exact_p_values(k, n_true, n_false).items():
+    n_correct, n_incorrect = size
+    for k in range(0, n_correct + n_incorrect + 1, 7):
+        for a, expected in exact_p_values(k, n_correct, n_incorrect).items():
             for point, fraction in zip((True, False), expected, strict=True):
-                got = stats.fisher_p_value(a, k - a, n_true, n_false, point)
+                got = stats.fisher_p_value(a, k - a, n_correct, n_incorrect, point)
                 assert got == pytest.approx(float(fraction), rel=1e-11), (a, k, point)
                 assert (got == 1.0) == (fraction == 1), (a, k, point)
 
@@ -101,12 +103,12 @@ def exact_entropy(x: int, y: int) -> Decimal:
 @pytest.mark.parametrize("n", SIZES)
 def test_information_gain(n: int) -> None:
     """Origin: `decimal` with 50 digits."""
-    for a, b, n_true, n_false in tables_of_size(n):
+    for a, b, n_correct, n_incorrect in tables_of_size(n):
         with decimal.localcontext(prec=50):
-            conditional = exact_entropy(a, b) + exact_entropy(n_true - a, n_false - b)
-            expected = (exact_entropy(n_true, n_false) - conditional) / n
-        got = stats.information_gain(a, b, n_true, n_false)
-        assert got == pytest.approx(float(expected), abs=1e-14), (a, b, n_true, n_false)
+            conditional = exact_entropy(a, b) + exact_entropy(n_correct - a, n_incorrect - b)
+            expected = (exact_entropy(n_correct, n_incorrect) - conditional) / n
+        got = stats.information_gain(a, b, n_correct, n_incorrect)
+        assert got == pytest.approx(float(expected), abs=1e-14), (a, b, n_correct, n_incorrect)
         assert got >= 0.0
 
 
@@ -121,20 +123,20 @@ def test_saturated_term_frequency(tf: str, relative_length: str, k1: str, b_len:
     assert got == pytest.approx(float(expected), rel=1e-14)
 
 
-@pytest.mark.parametrize(("n_true", "n_false"), [(1, 1), (3, 13), (8, 8), (150, 7)])
-def test_effect_size(n_true: int, n_false: int) -> None:
+@pytest.mark.parametrize(("n_correct", "n_incorrect"), [(1, 1), (3, 13), (8, 8), (150, 7)])
+def test_effect_size(n_correct: int, n_incorrect: int) -> None:
     """Origin: asin √x = atan2(√x, √(1 - x))."""
 
     def angle(x: int, n: int) -> float:
         return math.atan2(math.sqrt(x), math.sqrt(n - x))
 
-    for a in range(n_true + 1):
-        for b in range(n_false + 1):
-            expected = angle(a, n_true) - angle(b, n_false)
-            got = stats.effect_size(a, b, n_true, n_false)
+    for a in range(n_correct + 1):
+        for b in range(n_incorrect + 1):
+            expected = angle(a, n_correct) - angle(b, n_incorrect)
+            got = stats.effect_size(a, b, n_correct, n_incorrect)
             assert got == pytest.approx(expected, abs=1e-14)
-            assert got == -stats.effect_size(b, a, n_false, n_true)
-    assert stats.effect_size(n_true, 0, n_true, n_false) == math.pi / 2
+            assert got == -stats.effect_size(b, a, n_incorrect, n_correct)
+    assert stats.effect_size(n_correct, 0, n_correct, n_incorrect) == math.pi / 2
 
 
 def test_frequency_contrast() -> None:
@@ -160,12 +162,17 @@ def test_formulas_are_the_same_of_numbers_arrays_and_tensors() -> None:
     """Every table of 9 responses at once, and one by one."""
     rows = [x for x in tables_of_size(9) if x[2] and x[3] and x[0] + x[1]]
     columns = np.array(rows, dtype=float).T
-    n_true, n_false = columns[2:]
+    n_correct, n_incorrect = columns[2:]
     for form in (np.asarray, torch.tensor):
         table = tuple(map(form, columns))
         gain, effect = stats.information_gain(*table), stats.effect_size(*table)
-        variance = form(n_true * n_false / 81)
-        moments = (table[0] + table[1], form(n_true + n_false), form(n_true / 9), variance)
+        variance = form(n_correct * n_incorrect / 81)
+        moments = (
+            table[0] + table[1],
+            form(n_correct + n_incorrect),
+            form(n_correct / 9),
+            variance,
+        )
         z = stats.presence_z(table[0], *moments)
         sharp = stats.sharpened(z, *moments)
         for i, row in enumerate(rows):

@@ -186,11 +186,11 @@ def _pmf_of_sum(margins: np.ndarray, repeats: np.ndarray) -> np.ndarray:
     width = int((np.minimum(margins[:, 0], margins[:, 1]) * repeats).sum()) + 1
     size = 1 << math.ceil(math.log2(max(width, 2)))
     spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
-    for (m, n_true, n_false), repeat in zip(margins.tolist(), repeats.tolist(), strict=True):
-        tables = math.comb(n_true + n_false, m)
+    for (m, n_correct, n_incorrect), repeat in zip(margins.tolist(), repeats.tolist(), strict=True):
+        tables = math.comb(n_correct + n_incorrect, m)
         pmf_of_table = [
-            math.comb(n_true, k) * math.comb(n_false, m - k) / tables
-            for k in range(min(m, n_true) + 1)
+            math.comb(n_correct, k) * math.comb(n_incorrect, m - k) / tables
+            for k in range(min(m, n_correct) + 1)
         ]
         spectrum *= np.fft.rfft(pmf_of_table, size) ** repeat
     pmf: np.ndarray = np.maximum(np.fft.irfft(spectrum, size)[:width], 0.0)

@@ -3,8 +3,8 @@
 They take numbers, NumPy arrays or torch tensors alike; the p-values, of which
 `ktae.counting.p_values` are those of arrays, plain numbers.
 
-Letters: of the `n_true` correct and `n_false` incorrect responses of a group, `a` and `b` contain
-the token at least once; c = n_true - a and d = n_false - b do not.
+Letters: of the `n_correct` correct and `n_incorrect` incorrect responses of a group, `a` and `b`
+contain the token at least once; c = n_correct - a and d = n_incorrect - b do not.
 """
 
 import math
@@ -18,7 +18,7 @@ Number = Any
 """A float, a NumPy array or a torch tensor."""
 
 
-def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: bool) -> float:
+def fisher_p_value(a: float, b: float, n_correct: float, n_incorrect: float, point: bool) -> float:
     """P-value of Fisher's exact test of the table [[a, b], [c, d]] (paper, eq. "fisher").
 
     With `point` it is the hypergeometric probability of this one table, as the paper prints it;
@@ -27,14 +27,14 @@ def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: boo
 
     The probabilities of the other tables are followed from this one by their ratios, so no
     factorial is formed; the slack of 1e-7 absorbs rounding on both sides of a tie. The result is
-    exactly 1.0 whenever every table counts. Time is linear in min(a + b, n_true, n_false).
+    exactly 1.0 whenever every table counts. Time is linear in min(a + b, n_correct, n_incorrect).
     """
     k = a + b
     total = as_extreme = weight = 1.0
     is_all = True
     x = a
-    while x + 1 <= min(k, n_true):  # tables with more correct responses that contain the token
-        weight *= (n_true - x) * (k - x) / ((x + 1) * (n_false - k + x + 1))
+    while x + 1 <= min(k, n_correct):  # tables with more correct responses that contain the token
+        weight *= (n_correct - x) * (k - x) / ((x + 1) * (n_incorrect - k + x + 1))
         total += weight
         if weight <= 1.0 + 1e-7:
             as_extreme += weight
@@ -42,8 +42,8 @@ def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: boo
             is_all = False
         x += 1
     weight, x = 1.0, a
-    while x - 1 >= max(0.0, k - n_false):  # tables with fewer
-        weight *= x * (n_false - k + x) / ((n_true - x + 1) * (k - x + 1))
+    while x - 1 >= max(0.0, k - n_incorrect):  # tables with fewer
+        weight *= x * (n_incorrect - k + x) / ((n_correct - x + 1) * (k - x + 1))
         total += weight
         if weight <= 1.0 + 1e-7:
             as_extreme += weight
@@ -55,7 +55,7 @@ def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: boo
     return 1.0 if is_all else as_extreme / total
 
 
-def single_precision_p_value(a: float, b: float, n_true: float, n_false: float) -> float:
+def single_precision_p_value(a: float, b: float, n_correct: float, n_incorrect: float) -> float:
     """Fisher's two-sided p-value as the paper's authors compute it: in float32.
 
     Logarithms of factorials, their sums and the probabilities are rounded to float32, and tables
@@ -71,12 +71,12 @@ def single_precision_p_value(a: float, b: float, n_true: float, n_false: float) 
         return logs - np.float32(math.lgamma(n - k + 1.0))
 
     def probability(x: float) -> np.float32:
-        logs = log_binomial(n_true, x) + log_binomial(n_false, a + b - x)
-        return np.float32(math.exp(np.float64(logs - log_binomial(n_true + n_false, a + b))))
+        logs = log_binomial(n_correct, x) + log_binomial(n_incorrect, a + b - x)
+        return np.float32(math.exp(np.float64(logs - log_binomial(n_correct + n_incorrect, a + b))))
 
     observed, total = probability(a), 0.0
-    x = max(0.0, a + b - n_false)
-    while x <= min(a + b, n_true):
+    x = max(0.0, a + b - n_incorrect)
+    while x <= min(a + b, n_correct):
         weight = probability(x)
         total += np.float64(weight) if weight <= observed else 0.0
         x += 1
@@ -89,12 +89,12 @@ def fisher_score(p_value: Number) -> Number:
     return xp.where(p_value == 1.0, 0.0, xp.exp(-2.0 * p_value))
 
 
-def information_gain(a: Number, b: Number, n_true: Number, n_false: Number) -> Number:
+def information_gain(a: Number, b: Number, n_correct: Number, n_incorrect: Number) -> Number:
     """IG = H(Y) - H(Y|X) in bits: Y the correctness, X the token's presence (paper, eq. 8 and 9).
 
     Never negative; exactly 0 for a token that every response contains.
     """
-    xp, n = namespace(a), n_true + n_false
+    xp, n = namespace(a), n_correct + n_incorrect
 
     def entropy(x: Number, y: Number) -> Number:
         total = xp.where(x + y > 0, x + y, 1.0)
@@ -104,12 +104,16 @@ def information_gain(a: Number, b: Number, n_true: Number, n_false: Number) -> N
         return bits
 
     with_token = (a + b) / n * entropy(a, b)
-    without_token = (n - a - b) / n * entropy(n_true - a, n_false - b)
-    return (entropy(n_true, n_false) - with_token - without_token).clip(0.0)
+    without_token = (n - a - b) / n * entropy(n_correct - a, n_incorrect - b)
+    return (entropy(n_correct, n_incorrect) - with_token - without_token).clip(0.0)
 
 
 def relative_lengths(
-    length_true: Number, length_false: Number, n_true: Number, n_false: Number, mean: bool
+    length_correct: Number,
+    length_incorrect: Number,
+    n_correct: Number,
+    n_incorrect: Number,
+    mean: bool,
 ) -> tuple[Number, Number]:
     """L / L_avg of the correct and of the incorrect responses (paper, eq. "tf").
 
@@ -117,11 +121,13 @@ def relative_lengths(
     With `mean` L is the mean length of the class's responses, and L_avg that of all, as the paper
     has it.
     """
-    total = length_true + length_false
+    total = length_correct + length_incorrect
     if mean:
-        n = n_true + n_false
-        return n * length_true / (n_true * total), n * length_false / (n_false * total)
-    return 2.0 * length_true / total, 2.0 * length_false / total
+        n = n_correct + n_incorrect
+        return n * length_correct / (n_correct * total), n * length_incorrect / (
+            n_incorrect * total
+        )
+    return 2.0 * length_correct / total, 2.0 * length_incorrect / total
 
 
 def saturated_term_frequency(
@@ -135,18 +141,18 @@ def saturated_term_frequency(
     return (k1 + 1.0) * tf / (k1 * (1.0 - b_len + b_len * relative_length) + tf)
 
 
-def effect_size(a: Number, b: Number, n_true: Number, n_false: Number) -> Number:
-    """Asin √(a / n_true) - asin √(b / n_false): half of Cohen's h (paper, eq. "direction")."""
+def effect_size(a: Number, b: Number, n_correct: Number, n_incorrect: Number) -> Number:
+    """Asin √(a / n_correct) - asin √(b / n_incorrect): half of Cohen's h (paper: "direction")."""
     xp = namespace(a)
-    return xp.arcsin(xp.sqrt(a / n_true)) - xp.arcsin(xp.sqrt(b / n_false))
+    return xp.arcsin(xp.sqrt(a / n_correct)) - xp.arcsin(xp.sqrt(b / n_incorrect))
 
 
-def frequency_contrast(tf_true: Number, tf_false: Number, eps: float) -> Number:
-    """TF_true / (TF_false + ε) - TF_false / (TF_true + ε) (paper, eq. "direction").
+def frequency_contrast(tf_correct: Number, tf_incorrect: Number, eps: float) -> Number:
+    """TF_correct / (TF_incorrect + ε) - TF_incorrect / (TF_correct + ε) (paper, eq. "direction").
 
     The paper prints no ε and divides by zero for a token of one class; ε is the released code's.
     """
-    return tf_true / (tf_false + eps) - tf_false / (tf_true + eps)
+    return tf_correct / (tf_incorrect + eps) - tf_incorrect / (tf_correct + eps)
 
 
 def squashed(value: Number) -> Number:

@@ -47,9 +47,9 @@ class CreditTable(NamedTuple):
     """Correct responses that do not, as `a`."""
     d: np.ndarray
     """Incorrect responses that do not, as `a`."""
-    tf_true: np.ndarray
+    tf_correct: np.ndarray
     """float64: the token's share of all tokens of the correct responses."""
-    tf_false: np.ndarray
+    tf_incorrect: np.ndarray
     """float64: the token's share of all tokens of the incorrect responses."""
     p_value: np.ndarray
     """float64: Fisher's exact test of [[a, b], [c, d]]."""
@@ -98,7 +98,7 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
     counts = counting.count(statistic.prepared(batch), by_unit=True)
     keys, labels = counts.key, batch.labels
     assert keys is not None and labels is not None
-    a, b, n_true, n_false = counts.table
+    a, b, n_correct, n_incorrect = counts.table
     cells = np.float64 if batch.graded else np.int64
     compared = counts.comparable()
     tokens = counts.of_group("tokens_correct"), counts.of_group("tokens_incorrect")
@@ -114,7 +114,7 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
             gain = information_gain(*tables)[place]
     columns = (
         keys,
-        *(cell.astype(cells) for cell in (a, b, n_true - a, n_false - b)),
+        *(cell.astype(cells) for cell in (a, b, n_correct - a, n_incorrect - b)),
         *frequencies,
         p,
         fisher_score(p),

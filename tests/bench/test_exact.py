@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ktae.bench.exact import sample, solve
-from ktae.bench.worlds import CORRECT, WORLDS, WRONG, filler
+from ktae.bench.worlds import CORRECT, INCORRECT, WORLDS, filler
 
 ALL = pytest.mark.parametrize("name", WORLDS)
 
@@ -59,7 +59,7 @@ def test_sampled_responses_agree_with_the_exact_values(name: str) -> None:
 
 def test_advantages_by_hand() -> None:
     world = filler(2, [1.0, 0.0], tokens=2, first=2)
-    world.choose(0, CORRECT, {0: (0.75, CORRECT), 1: (0.25, WRONG)})
+    world.choose(0, CORRECT, {0: (0.75, CORRECT), 1: (0.25, INCORRECT)})
     truth = solve(world)
     assert truth.value[0].tolist() == [0.75, 0.0]
     np.testing.assert_allclose(truth.advantage[0, CORRECT, :2], [0.25, -0.75])

@@ -126,6 +126,13 @@ def test_rows_of_different_prompts_never_share_a_group(
     assert len({*zip(codes, table["group"].to_pylist(), strict=True)}) == n_groups
 
 
+def test_a_label_that_reads_like_the_name_of_another_group(tmp_path: Path) -> None:
+    labels = [("a", "p"), ("a", "q"), ("a #2", "s"), ("a", "t")]
+    rows = [{"group": g, "prompt": p, "response": "x", "reward": 1} for g, p in labels]
+    table, _ = read(write_lines(tmp_path / "r.jsonl", rows))
+    assert len({*table["group"].to_pylist()}) == len(rows)
+
+
 @pytest.mark.parametrize("join", [False, True])
 def test_rows_without_a_prompt_are_groups_of_their_own_file(join: bool, tmp_path: Path) -> None:
     for name in "ab":

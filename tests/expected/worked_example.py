@@ -44,9 +44,8 @@ VARIANTS = {
     "no_information_gain": PAPER | {"h2": 0},
     "no_term_frequency": PAPER | {"h3": 0},
 }
-COLUMNS = (
-    "token_id a b c d tf_true tf_false p_value fisher_score information_gain direction value credit"
-)
+COLUMNS = "token_id a b c d tf_correct tf_incorrect p_value fisher_score "
+COLUMNS += "information_gain direction value credit"
 K1, B_LEN, EPS = mpmath.mpf(2), mpmath.mpf("0.5"), mpmath.mpf("0.00001")
 
 
@@ -59,25 +58,25 @@ def entropy(*counts: int) -> mpmath.mpf:
     return -sum((real(share) * mpmath.log(real(share), 2) for share in shares), mpmath.mpf(0))
 
 
-def p_value(a: int, b: int, n_true: int, n_false: int, kind: str) -> Fraction:
+def p_value(a: int, b: int, n_correct: int, n_incorrect: int, kind: str) -> Fraction:
     if kind == "float32":
-        return Fraction(float32_p_value(a, b, n_true, n_false))
-    ways = [comb(n_true, x) * comb(n_false, a + b - x) for x in range(a + b + 1)]
+        return Fraction(float32_p_value(a, b, n_correct, n_incorrect))
+    ways = [comb(n_correct, x) * comb(n_incorrect, a + b - x) for x in range(a + b + 1)]
     chosen = [ways[a]] if kind == "point" else [way for way in ways if way <= ways[a]]
-    return Fraction(sum(chosen), comb(n_true + n_false, a + b))
+    return Fraction(sum(chosen), comb(n_correct + n_incorrect, a + b))
 
 
-def float32_p_value(a: int, b: int, n_true: int, n_false: int) -> float:
+def float32_p_value(a: int, b: int, n_correct: int, n_incorrect: int) -> float:
     """As the authors' code has it: logarithms of factorials in float32, tables compared by <=."""
-    log = [np.float32(mpmath.log(mpmath.factorial(i))) for i in range(n_true + n_false + 1)]
+    log = [np.float32(mpmath.log(mpmath.factorial(i))) for i in range(n_correct + n_incorrect + 1)]
 
     def log_comb(n: int, k: int) -> np.float32:
         return log[n] - log[k] - log[n - k]
 
     k = a + b
-    at = range(max(0, k - n_false), min(k, n_true) + 1)
-    logs = {x: log_comb(n_true, x) + log_comb(n_false, k - x) for x in at}
-    total = log_comb(n_true + n_false, k)
+    at = range(max(0, k - n_incorrect), min(k, n_correct) + 1)
+    logs = {x: log_comb(n_correct, x) + log_comb(n_incorrect, k - x) for x in at}
+    total = log_comb(n_correct + n_incorrect, k)
     p = {x: np.float32(mpmath.exp(float(logs[x] - total))) for x in at}
     return float(np.float32(sum(float(p[x]) for x in at if p[x] <= p[a])))
 
@@ -88,35 +87,35 @@ def asin_sqrt(part: int, whole: int) -> mpmath.mpf:
 
 def credit_of(token: int, true: list[list[int]], false: list[list[int]], how: dict) -> list:
     """One row of the credit table, in the order of COLUMNS."""
-    n_true, n_false = len(true), len(false)
+    n_correct, n_incorrect = len(true), len(false)
     a, b = sum(token in rollout for rollout in true), sum(token in rollout for rollout in false)
     long_true, long_false = list(chain(*true)), list(chain(*false))  # the paper concatenates
-    tf_true = Fraction(long_true.count(token), len(long_true))
-    tf_false = Fraction(long_false.count(token), len(long_false))
-    p = p_value(a, b, n_true, n_false, how["p"])
+    tf_correct = Fraction(long_true.count(token), len(long_true))
+    tf_incorrect = Fraction(long_false.count(token), len(long_false))
+    p = p_value(a, b, n_correct, n_incorrect, how["p"])
     fisher = mpmath.mpf(0) if p == 1 else mpmath.exp(-2 * real(p))
-    n = n_true + n_false
+    n = n_correct + n_incorrect
     conditional = real(Fraction(a + b, n)) * entropy(a, b)
     if a + b < n:
-        conditional += real(Fraction(n - a - b, n)) * entropy(n_true - a, n_false - b)
-    gain = entropy(n_true, n_false) - conditional
+        conditional += real(Fraction(n - a - b, n)) * entropy(n_correct - a, n_incorrect - b)
+    gain = entropy(n_correct, n_incorrect) - conditional
     average = Fraction(len(long_true) + len(long_false), 2)
 
     def saturated(tf: Fraction, length: int) -> mpmath.mpf:
         norm = 1 - B_LEN + B_LEN * real(length / average)
         return (K1 + 1) * real(tf) / (K1 * norm + real(tf))
 
-    big_true = saturated(tf_true, len(long_true))
-    big_false = saturated(tf_false, len(long_false))
-    direction = asin_sqrt(a, n_true) - asin_sqrt(b, n_false)
+    big_true = saturated(tf_correct, len(long_true))
+    big_false = saturated(tf_incorrect, len(long_false))
+    direction = asin_sqrt(a, n_correct) - asin_sqrt(b, n_incorrect)
     direction += how["h3"] * (big_true / (big_false + EPS) - big_false / (big_true + EPS))
     value = (how["h1"] * fisher + how["h2"] * gain) * direction
     if how["divide"]:
         value /= how["h1"] + how["h2"]
     scale = 0 if token in how["silent"] else how["scale"]
     credit = scale * (1 / (1 + mpmath.exp(-value)) - mpmath.mpf("0.5"))
-    judged = (real(tf_true), real(tf_false), real(p), fisher, gain, direction, value, credit)
-    return [token, a, b, n_true - a, n_false - b, *map(float, judged)]
+    judged = (real(tf_correct), real(tf_incorrect), real(p), fisher, gain, direction, value, credit)
+    return [token, a, b, n_correct - a, n_incorrect - b, *map(float, judged)]
 
 
 def work_out(how: dict) -> dict:

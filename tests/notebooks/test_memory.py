@@ -78,6 +78,22 @@ def test_a_bad_row_is_named_by_its_place(kind):
     assert "row 5:" in str(error.value)
 
 
+def test_rows_need_not_have_the_same_fields():
+    rows = [ROWS[0], *(row | {"correct": 0, "tag": "t"} for row in ROWS[1:])]
+    scored = ktae.score([rows[0] | {"correct": 1}, *rows[1:]])
+    assert scored[0]["tag"] is None and scored[1]["tag"] == "t"
+    assert ktae.score(rows)[1]["correct"] == 0
+
+
+@pytest.mark.parametrize("wrong", [{"reward": [1.0]}, {"reward": "much"}])
+def test_rewards_that_are_no_numbers_are_refused(wrong):
+    with pytest.raises(InputError):
+        ktae.score([row | wrong for row in ROWS])
+    assert not any(
+        map(any, (row["credit"] for row in ktae.score([x | {"reward": None} for x in ROWS])))
+    )
+
+
 def test_the_index_of_a_frame_stays():
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = pandas.DataFrame(ROWS, index=[7, 3, 5, 1])

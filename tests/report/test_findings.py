@@ -6,7 +6,8 @@ from dumps import ROLLOUTS, finding, graded_row, page_data, without
 from saved_outputs import write_lines
 
 from ktae.report import inputs
-from ktae.report.changes import largest_change
+from ktae.report.changes import changes, largest_change
+from ktae.report.frame import frame_of
 
 grading = pytest.importorskip("math_verify", reason="grading needs the extra 'eval'")
 
@@ -83,6 +84,13 @@ def test_a_change_that_hardly_matters_is_not_told(page, words, keys):
         for i in range(4)
     ]
     assert told_changes(page(rows)) == keys
+
+
+@pytest.mark.parametrize("extra", ["entropy", '["entropy"]', '{"entropy": []}', '"entropy"'])
+def test_further_fields_that_are_no_entropy(extra):
+    row = {"group": "g", "response": "a", "reward": 1, "extra": extra}
+    frame = frame_of(inputs.dump_of([row] * 2))
+    assert not list(changes(frame, np.full(2, np.nan)))
 
 
 def test_entropy_that_falls_is_told(page):

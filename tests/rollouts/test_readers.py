@@ -28,6 +28,12 @@ def read_rows(path, notes=None, **options):
     return [{k: v for k, v in row.items() if v is not None} for row in rows]
 
 
+def test_a_path_to_groups_that_leads_nowhere_is_refused(tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", ROLLOUT | {"prompt": "p"})
+    with pytest.raises(InputError, match="'nowhere'"):
+        readers.read(path, ReadOptions(group_by=["nowhere"]))
+
+
 def test_jsonl(tmp_path):
     path = write_lines(
         tmp_path / "r.jsonl",

@@ -65,7 +65,7 @@ def filler(length: int, success: list[float], tokens: int, first: int = 0, seed:
     )
 
 
-CORRECT, WRONG = 0, 1
+CORRECT, INCORRECT = 0, 1
 """The two states of worlds in which a mistake is final."""
 
 
@@ -82,8 +82,8 @@ def few_decisions(share: float = 1 / 60) -> World:
     length = round(2 / share)
     world = filler(length, [1.0, 0.0], tokens=30, first=4)
     for k, t in enumerate(spread(2, length)):
-        world.choose(t, CORRECT, {2 * k: (0.6, CORRECT), 2 * k + 1: (0.4, WRONG)})
-        world.choose(t, WRONG, {2 * k: (0.6, WRONG), 2 * k + 1: (0.4, WRONG)})
+        world.choose(t, CORRECT, {2 * k: (0.6, CORRECT), 2 * k + 1: (0.4, INCORRECT)})
+        world.choose(t, INCORRECT, {2 * k: (0.6, INCORRECT), 2 * k + 1: (0.4, INCORRECT)})
     return world
 
 
@@ -96,8 +96,8 @@ def shared_names(length: int = 24) -> World:
     """
     world = filler(length, [1.0, 0.0], tokens=12)
     for t in spread(2, length):
-        for state in (CORRECT, WRONG):
-            world.choose(t, state, {0: (0.6, state), 1: (0.4, WRONG)})
+        for state in (CORRECT, INCORRECT):
+            world.choose(t, state, {0: (0.6, state), 1: (0.4, INCORRECT)})
     return world
 
 
@@ -122,9 +122,9 @@ def order_decides(distance: int = 1) -> World:
     `distance`: tokens from the first step to the second.
     """
     world = filler(24, [1.0, 0.0], tokens=12, first=2)
-    world.choose(10, CORRECT, {0: (0.5, CORRECT), 1: (0.5, WRONG)})
+    world.choose(10, CORRECT, {0: (0.5, CORRECT), 1: (0.5, INCORRECT)})
     world.choose(10 + distance, CORRECT, {1: (1.0, CORRECT)})
-    world.choose(10 + distance, WRONG, {0: (1.0, WRONG)})
+    world.choose(10 + distance, INCORRECT, {0: (1.0, INCORRECT)})
     return world
 
 
@@ -174,8 +174,8 @@ def repaired(repair: float = 0.5) -> World:
     """
     world = filler(32, [1.0, 0.0], tokens=12, first=4)
     for t in (6, 18):
-        world.choose(t, CORRECT, {0: (0.6, CORRECT), 1: (0.4, WRONG)})
-        world.choose(t + 6, WRONG, {2: (repair, CORRECT), 3: (1 - repair, WRONG)})
+        world.choose(t, CORRECT, {0: (0.6, CORRECT), 1: (0.4, INCORRECT)})
+        world.choose(t + 6, INCORRECT, {2: (repair, CORRECT), 3: (1 - repair, INCORRECT)})
     return world
 
 
@@ -185,9 +185,9 @@ def symptoms(after: int = 6) -> World:
     `after`: how many tokens the mistake is followed by that stand in wrong responses alone.
     """
     world = filler(32, [1.0, 0.0], tokens=12, first=6)
-    world.choose(8, CORRECT, {0: (0.5, CORRECT), 1: (0.5, WRONG)})
+    world.choose(8, CORRECT, {0: (0.5, CORRECT), 1: (0.5, INCORRECT)})
     for t in range(10, 10 + after):
-        world.choose(t, WRONG, dict.fromkeys((2, 3, 4, 5), (0.25, WRONG)))
+        world.choose(t, INCORRECT, dict.fromkeys((2, 3, 4, 5), (0.25, INCORRECT)))
     return world
 
 
@@ -201,12 +201,12 @@ def shared_beginnings(length: int = 24) -> World:
     text = np.random.default_rng(2).integers(0, n_tokens, length)
     for t in range(length):
         other, text_t = int((text[t] + 1) % n_tokens), int(text[t])
-        for state in (CORRECT, WRONG):
+        for state in (CORRECT, INCORRECT):
             world.choose(t, state, {text_t: (1.0, state)})
             if t in (length // 3, 2 * length // 3):
                 decides = t == length // 3
-                wrong = WRONG if decides else state
-                world.choose(t, state, {text_t: (0.5, state), other: (0.5, wrong)})
+                incorrect = INCORRECT if decides else state
+                world.choose(t, state, {text_t: (0.5, state), other: (0.5, incorrect)})
     return world
 
 
@@ -216,8 +216,8 @@ def many_choices(choices: int = 8) -> World:
     `choices`: what there is to choose from.
     """
     world = filler(32, [1.0, 0.0], tokens=16, first=choices)
-    wrong = dict.fromkeys(range(1, choices), (0.5 / (choices - 1), WRONG))
-    world.choose(12, CORRECT, {0: (0.5, CORRECT), **wrong})
+    incorrect = dict.fromkeys(range(1, choices), (0.5 / (choices - 1), INCORRECT))
+    world.choose(12, CORRECT, {0: (0.5, CORRECT), **incorrect})
     return world
 
 
@@ -241,8 +241,8 @@ def _four_decisions(rate: float) -> World:
     world = filler(40, [1.0, 0.0], tokens=16, first=8)
     p = rate**0.25
     for k, t in enumerate(spread(4, 40)):
-        for state in (CORRECT, WRONG):
-            world.choose(t, state, {2 * k: (p, state), 2 * k + 1: (1 - p, WRONG)})
+        for state in (CORRECT, INCORRECT):
+            world.choose(t, state, {2 * k: (p, state), 2 * k + 1: (1 - p, INCORRECT)})
     return world
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ktae.cli.printing import Screen
-from ktae.cli.reading import Saved, note_reading
+from ktae.cli.reading import OutputOptions, note_reading
 from ktae.errors import InputError
 
 
 def run(
-    saved: Saved, models: list[Path], as_json: bool = False, workers: int | None = None
+    saved: OutputOptions, models: list[Path], as_json: bool = False, workers: int | None = None
 ) -> None:
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
     from ktae.cli.eval import graded_by, print_warning

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ktae._version import __version__
 from ktae.cli.printing import Screen, plain
-from ktae.cli.reading import Saved, note_reading
+from ktae.cli.reading import OutputOptions, note_reading
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ WIDER = {  # for a grader, the one that finds answers in more places
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class GenerationOptions:
     """What a model is asked, and how it answers."""
 
     recipe: Path | None = None
@@ -46,8 +46,8 @@ class Asked:
 
 
 def run(
-    asked: Asked,
-    saved: Saved,
+    asked: GenerationOptions,
+    saved: OutputOptions,
     model: str | None = None,
     regrade: Path | None = None,
     benchmarks: str | None = None,
@@ -95,7 +95,7 @@ def _answered(
     screen: Screen,
     model: str,
     output: Path | None,
-    asked: Asked,
+    asked: GenerationOptions,
     questions: Questions,
     benchmarks: list[str] | None,
 ) -> tuple[EvaluationFolder, dict[str, Any], Any]:

@@ -51,7 +51,7 @@ class Rows:
 
 
 @dataclasses.dataclass(frozen=True)
-class Saved(Rows):
+class OutputOptions(Rows):
     """The options that say how saved outputs are read."""
 
     partial: bool = False

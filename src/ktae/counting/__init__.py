@@ -65,7 +65,7 @@ class Counts:
 
     @functools.cached_property
     def table(self) -> tuple[Array, Array, Array, Array]:
-        """(K,) a, b, n_true and n_false of each row's contingency table."""
+        """(K,) a, b, n_correct and n_incorrect of each row's contingency table."""
         n_correct = self.of_group("n_correct")
         incorrect = self.responses - self.correct
         return self.correct, incorrect, n_correct, self.of_group("n") - n_correct
@@ -82,8 +82,8 @@ class Counts:
         distinct, place = xp.unique(code, return_inverse=True)
         rows = xp.zeros_like(distinct)
         rows[place] = xp.ones_like(place).cumsum(0) - 1
-        a, b, n_true, n_false = (column[rows] for column in self.table)
-        return (a, b, n_true, n_false), place
+        a, b, n_correct, n_incorrect = (column[rows] for column in self.table)
+        return (a, b, n_correct, n_incorrect), place
 
     def comparable(self) -> Array:
         """(K,) bool: rows of groups in which correctness differs, and not the row of no unit."""

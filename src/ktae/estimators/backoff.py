@@ -63,11 +63,11 @@ class Backoff(Estimator):
 def _evidence(counts: Counts, order: int) -> Array:
     """(K,) float32 evidence of each unit of `order` tokens."""
     xp = namespace(counts.index)
-    a, b, n_true, n_false = (xp.asarray(x, dtype=xp.int64) for x in counts.table)
+    a, b, n_correct, n_incorrect = (xp.asarray(x, dtype=xp.int64) for x in counts.table)
     evidence = xp.zeros_like(counts.responses, dtype=xp.float32)
     # Groups of the same size and accuracy share a table.
-    base = int(n_false.max()) + 1
-    code = n_true * base + n_false
+    base = int(n_incorrect.max()) + 1
+    code = n_correct * base + n_incorrect
     for number in xp.unique(code).tolist():
         rows = code == number
         table = evidence_table(number // base, number % base, order)
@@ -78,23 +78,23 @@ def _evidence(counts: Counts, order: int) -> Array:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def evidence_table(n_true: int, n_false: int, order: int) -> np.ndarray:
-    """(n_true + 1, n_false + 1) float32: evidence of a unit in a correct, b incorrect responses.
+def evidence_table(n_correct: int, n_incorrect: int, order: int) -> np.ndarray:
+    """(n_correct + 1, n_incorrect + 1) float32: evidence of a unit in (a, b) of the responses.
 
     It is 0 of a unit in no or in all responses, and where these are of one class.
     """
-    n, table = n_true + n_false, np.zeros((n_true + 1, n_false + 1), dtype=np.float32)
-    if not n_true or not n_false:
+    n, table = n_correct + n_incorrect, np.zeros((n_correct + 1, n_incorrect + 1), dtype=np.float32)
+    if not n_correct or not n_incorrect:
         return table
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
 
     def log_choose(n: int, k: np.ndarray | int) -> np.ndarray:
         return np.asarray(log_factorial[n] - log_factorial[k] - log_factorial[n - k])
 
-    mean, most = n_true / n, float(log_choose(n, n_true)) / math.log(10)
+    mean, most = n_correct / n, float(log_choose(n, n_correct)) / math.log(10)
     for m in range(1, n):
-        a = np.arange(max(0, m - n_false), min(m, n_true) + 1)
-        log_p = log_choose(n_true, a) + log_choose(n_false, m - a) - log_choose(n, m)
+        a = np.arange(max(0, m - n_incorrect), min(m, n_correct) + 1)
+        log_p = log_choose(n_correct, a) + log_choose(n_incorrect, m - a) - log_choose(n, m)
         probability = np.exp(log_p)
         z = (a - m * mean) / np.sqrt(m * (n - m) / (n - 1) * mean * (1 - mean))
         at_most, at_least = probability.cumsum(), probability[::-1].cumsum()[::-1]

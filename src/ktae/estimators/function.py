@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from ktae.arrays import MAX_MAGNITUDE, MAX_TOKEN_ID, Array, as_array, describe, on_host
 from ktae.batch import Batch
-from ktae.errors import InputError, expected_one_of
+from ktae.errors import InputError, expected_one_of, passed_on
 from ktae.estimators.base import Estimator, impute_by_key
 from ktae.estimators.transforms import Transform
 
@@ -100,10 +100,8 @@ def resolved(estimator: Estimator) -> Estimator:
         return estimator
     value, settings = imported(estimator.name), estimator.settings
     if isinstance(value, type) and issubclass(value, Estimator):
-        try:
+        with passed_on(estimator.name, TypeError):  # another setting, one that is missing
             return value(**settings)
-        except TypeError as error:  # as Python says it: another setting, one that is missing
-            raise InputError(f"{estimator.name}: {error}") from None
     if isinstance(value, Estimator) and not settings:
         return value
     if settings or name_of(value) is None:
@@ -140,7 +138,8 @@ def _file(where: str) -> ModuleType:
     if path in sys.modules:
         return sys.modules[path]
     spec = importlib.util.spec_from_file_location(path, path)
-    assert spec is not None and spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(f"{path} is no file of Python")
     module = sys.modules[path] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -19,8 +19,9 @@ class KTAE(ContingencyEstimator):
     """Credit σ(v) - 1/2 of the key-token value v = (h1 F + h2 IG) D. The defaults are the paper's.
 
     F = exp(-2 p) is the score of Fisher's exact test, IG the information gain in bits, and
-    D = asin √(a/n_true) - asin √(b/n_false) + h3 (TF_true/(TF_false+ε) - TF_false/(TF_true+ε)) the
-    direction; `ktae.stats` has each formula. The credit lies within ±1/2.
+    D = asin √(a/n_correct) - asin √(b/n_incorrect) + h3 (TF⁺/(TF⁻+ε) - TF⁻/(TF⁺+ε)) the direction,
+    with TF⁺ and TF⁻ of correct and incorrect ones; `ktae.stats` has each formula. The credit lies
+    within ±1/2.
 
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
@@ -70,17 +71,17 @@ class KTAE(ContingencyEstimator):
         return Explained(direction, value, stats.squashed(value))
 
     def _frequency_contrast(self, counts: Counts) -> Array:
-        _, _, n_true, n_false = counts.table
+        _, _, n_correct, n_incorrect = counts.table
         tokens = counts.of_group("tokens_correct"), counts.of_group("tokens_incorrect")
-        relative = stats.relative_lengths(*tokens, n_true, n_false, self.lengths == "mean")
-        occur_false = counts.occurrences - counts.occurrences_correct
-        frequency_true, frequency_false = (
+        relative = stats.relative_lengths(*tokens, n_correct, n_incorrect, self.lengths == "mean")
+        occur_incorrect = counts.occurrences - counts.occurrences_correct
+        frequency_correct, frequency_incorrect = (
             stats.saturated_term_frequency(occur / of_class, length, self.k1, self.b_len)
             for occur, of_class, length in zip(
-                (counts.occurrences_correct, occur_false), tokens, relative, strict=True
+                (counts.occurrences_correct, occur_incorrect), tokens, relative, strict=True
             )
         )
-        return stats.frequency_contrast(frequency_true, frequency_false, self.eps)
+        return stats.frequency_contrast(frequency_correct, frequency_incorrect, self.eps)
 
     @override
     def p_values(self, table: tuple[Array, Array, Array, Array]) -> Array:

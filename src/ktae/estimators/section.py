@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ktae.errors import InputError, expected_one_of
+from ktae.errors import InputError, expected_one_of, passed_on
 from ktae.estimators import controls, transforms
 from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.backoff import Backoff
@@ -132,10 +132,8 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
         [(name, value)] = entry.items() if is_mapping else [(entry, None)]
         make: Any = TRANSFORMS[_known("transform", TRANSFORMS, name)]
         by_name = value is None or isinstance(value, Mapping)
-        try:
+        with passed_on(f"transform {name}", TypeError):  # another setting, one that is missing
             estimator = make(estimator, **(value or {})) if by_name else make(estimator, value)
-        except TypeError as error:  # as Python says it: another setting, one that is missing
-            raise InputError(f"transform {name}: {error}") from None
     return estimator
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pydantic
 from typing_extensions import TypedDict
 
-from ktae.errors import InputError, one_line, passed_on
+from ktae.errors import InputError, passed_on
 from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
 from ktae.files.inputs import read_input
 from ktae.rollouts import record
@@ -162,10 +162,8 @@ def json_object(content: bytes, where: str) -> dict[str, Any]:
     Raises:
         InputError: it is broken, or another value; `where` begins the message.
     """
-    try:
+    with passed_on(f"{where}: broken JSON", ValueError, RecursionError):
         value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: broken JSON: {one_line(error)}") from None
     if not isinstance(value, dict):
         raise InputError(f"{where}: a {type(value).__name__}; expected a JSON object")
     return value

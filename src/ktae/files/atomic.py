@@ -10,15 +10,13 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ktae.errors import InputError
+from ktae.errors import InputError, passed_on
 
 
 def make_folder(folder: Path, what: str | None = None) -> None:
     """Make a folder and its parents; `what` is its name in the error."""
-    try:
+    with passed_on(f"cannot make {what or f'folder {folder}'}", OSError):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make {what or f'folder {folder}'}: {error.strerror}") from None
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Is this answer right? One grader for training and evaluation, with four possible verdicts.
+"""Is this answer correct? One grader for training and evaluation, with four possible verdicts.
 
 A response is read by its conventions (`ktae.grading.extract`), what it states is compared with what
 is accepted (`ktae.grading.compare`), and both happen in processes that are killed at a time limit

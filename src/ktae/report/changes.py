@@ -44,7 +44,8 @@ def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Finding]:
     entropy_b = np.full(len(frame.lengths_b), np.nan)  # the mean of a rollout's field `entropy`
     for row, fields in json_fields(frame.rollouts["extra"], ("entropy",)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
-            entropy_b[row] = np.mean(np.array(fields.get("entropy"), float))
+            entropy_t = np.array(fields.get("entropy"), float)
+            entropy_b[row] = entropy_t.mean() if entropy_t.size else np.nan
     values = {
         "accuracy": accuracy_g,
         "response length": frame.sum_rollouts(frame.lengths_b) / sizes_g,

@@ -15,7 +15,7 @@ from ktae.files.text import counted
 from ktae.report import believing, comparing, data, findings, overview, regrading, sampling, scoring
 from ktae.report import units as unit_tests
 from ktae.report.frame import Frame, frame_of
-from ktae.report.inputs import Dump, Tell
+from ktae.report.inputs import Dump, ProgressCallback
 from ktae.report.scoring import Scored
 from ktae.tables import ngrams_of
 
@@ -51,7 +51,7 @@ def contents(
     *,
     max_tokens: int = sampling.MAX_TOKENS,
     regrade: bool = True,
-    tell: Tell = lambda phase, done, total: None,
+    tell: ProgressCallback = lambda phase, done, total: None,
 ) -> Contents:
     """What the page of a dump holds; the arguments are those of `ktae.report.page.write_report`."""
     frame = frame_of(dump)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from ktae.files.text import short_names
 from ktae.padding import MAX_POSITIONS, chunks_of
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
+from ktae.rollouts.conversation import from_json
 from ktae.rollouts.groups import arrays_of, group_codes, take_rows
 from ktae.rollouts.tokens import Spelling, spell
 from ktae.rollouts.values import parse_answers
@@ -181,7 +181,8 @@ def json_fields(extra: Any, names: Sequence[str]) -> Iterator[tuple[int, dict[st
     pattern = "|".join(f'"{name}"' for name in names)
     named = pc.fill_null(pc.match_substring_regex(extra, pattern), False).to_numpy()
     for row in np.flatnonzero(named).tolist():
-        yield row, json.loads(extra[row].as_py())
+        if isinstance(fields := from_json(extra[row].as_py()), dict):
+            yield row, fields
 
 
 def frame_of(dump: Dump) -> Frame:

@@ -21,7 +21,7 @@ from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import load_tokenizer, note_other_texts, token_bytes
 
-Tell = Callable[[str, int, int | None], None]
+ProgressCallback = Callable[[str, int, int | None], None]
 """Is told what is being done, how much of it is, and of how much (None: not known)."""
 
 

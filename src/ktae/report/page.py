@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ktae.credit import AnEstimator
-from ktae.errors import InputError
+from ktae.errors import passed_on
 from ktae.files.atomic import atomic_write
 from ktae.report import inputs, sampling
 from ktae.report.contents import contents
@@ -25,7 +25,7 @@ def write_report(
     estimator: AnEstimator | None = None,
     max_tokens: int = sampling.MAX_TOKENS,
     regrade: bool = True,
-    tell: inputs.Tell = lambda phase, done, total: None,
+    tell: inputs.ProgressCallback = lambda phase, done, total: None,
 ) -> inputs.Dump:
     """Write one self-contained HTML file that explains every token's value.
 
@@ -66,12 +66,8 @@ def render(blocks: dict[str, str], title: str) -> str:
     Its content security policy names the hashes of its one script and one style sheet and allows
     nothing else: no other script, no connection, no image from elsewhere.
     """
-    try:
+    with passed_on("the report", install="pip install 'ktae[report]'"):
         from jinja2 import Environment, StrictUndefined
-    except ModuleNotFoundError:
-        raise InputError(
-            "a report needs jinja2, which is not installed; pip install 'ktae[report]'"
-        ) from None
     folder = resources.files("ktae.report") / "web"
     files = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
     style, template, last = (files.pop(name) for name in ("page.css", "page.html", "main.js"))

@@ -21,7 +21,7 @@ from ktae.grading.verdict import AS_TEXT, TIME_LIMIT
 from ktae.grading.workers import Task, default_pool
 from ktae.report import sampling
 from ktae.report.frame import Frame, frame_of
-from ktae.report.inputs import Tell
+from ktae.report.inputs import ProgressCallback
 from ktae.rollouts import record
 
 MAX_GRADED = 10_000  # responses beside the dump's verdicts; above, whole groups are left out
@@ -44,7 +44,7 @@ class Graded(NamedTuple):
     asks_for_more: bool
 
 
-def grade(frame: Frame, tell: Tell) -> Graded | None:
+def grade(frame: Frame, tell: ProgressCallback) -> Graded | None:
     """Grade the responses that have a reference answer; None where nothing can be graded."""
     accepted = frame.accepted
     # A task's own grader needs more than a record holds, and has given the verdicts.
@@ -105,7 +105,7 @@ def text_of(frame: Frame, row: int) -> str:
     return frame.spell(row).text.decode(errors="replace") if text is None else str(text)
 
 
-def _verdicts(frame: Frame, rows: Sequence[int], tell: Tell) -> dict[int, Verdict]:
+def _verdicts(frame: Frame, rows: Sequence[int], tell: ProgressCallback) -> dict[int, Verdict]:
     """Each row's verdict; where grading ended early, the last rows have none."""
     # Equal responses to equal answers are graded once.
     rows_of: dict[Task, list[int]] = {}

@@ -25,7 +25,6 @@ CALLS, RESULTS = tuple(M.calls), tuple(M.results)
 as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 ROLES = {name: role for role, names in M.roles.items() for name in names}
 
-
 Segment = tuple[str, str | None]
 """A text, and whose it is: policy, tool, user or system; None where that is not known."""
 

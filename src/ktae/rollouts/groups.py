@@ -28,8 +28,7 @@ from ktae.rollouts.schemas import STEP_FOLDER
 from ktae.rollouts.tokens import tokenize
 from ktae.rollouts.values import PARSERS, Row
 
-WORD = re.compile(r"\w+|[^\w\s]|\s+")
-"""Without a tokenizer a text is cut so: into words, signs and blanks."""
+WORD = re.compile(r"\w+|[^\w\s]|\s+")  # what stands for a token where there is no tokenizer
 
 Place = tuple[str | None, str | None]
 """The run, or else the file, that rollouts come from, as far as it tells groups apart."""
@@ -110,8 +109,12 @@ def _names(firsts: Sequence[Row], told: bool) -> list[str]:
             name = f"{os.path.relpath(place, common)}:{name}"
         if told and row["model"] is not None and not name.endswith(f" ({row['model']})"):
             name = f"{name} ({row['model']})"
-        n = taken[name, row["step"]] = taken[name, row["step"]] + 1
-        names.append(name if n == 1 else f"{name} #{n}")
+        unique, step = name, row["step"]
+        while taken[unique, step]:  # a label may end in " #2" itself
+            taken[name, step] += 1
+            unique = f"{name} #{taken[name, step]}"
+        taken[unique, step] = 1
+        names.append(unique)
     return names
 
 

@@ -36,7 +36,9 @@ def to_arrow(rollouts: Any) -> tuple[pa.Table, Callable[[pa.Table], Any]]:
     kinds = (pa.ArrowException, TypeError, ValueError)
     with passed_on(f"a {kind.__name__} that is no table of Arrow", *kinds):
         if is_rows(rollouts):
-            return pa.Table.from_pylist(list(rollouts)), pa.Table.to_pylist
+            names = dict.fromkeys(name for row in rollouts for name in row)
+            columns = {name: [row.get(name) for row in rollouts] for name in names}
+            return pa.table(columns), pa.Table.to_pylist
         if library == "pandas":
             return pa.Table.from_pandas(rollouts), pa.Table.to_pandas
         if library == "datasets" and hasattr(rollouts, "with_format"):
@@ -54,10 +56,11 @@ def as_record(rollouts: Any, threshold: float = 0.0) -> pa.Table:
     table, _ = to_arrow(rollouts)
     table = table.select([name for name in table.column_names if name in record.COLUMNS])
     names = {*table.column_names}
-    if "correct" not in names and "reward" in names:
-        rewards = table["reward"].to_numpy()
-        correct = np.where(np.isnan(rewards), np.nan, above(rewards, threshold))
-        table = table.append_column("correct", pa.array(correct, from_pandas=True))
-    elif "reward" not in names and "correct" in names:
-        table = table.append_column("reward", table["correct"].cast(pa.float64()))
+    with passed_on("table: reward or correct; expected numbers", pa.ArrowException):
+        if "correct" not in names and "reward" in names:
+            rewards = table["reward"].cast(pa.float64()).to_numpy()
+            correct = np.where(np.isnan(rewards), np.nan, above(rewards, threshold))
+            table = table.append_column("correct", pa.array(correct, from_pandas=True))
+        elif "reward" not in names and "correct" in names:
+            table = table.append_column("reward", table["correct"].cast(pa.float64()))
     return record.conform(table, "table")

@@ -33,8 +33,7 @@ LIKELY = {name: (*x, *_LISTS["likely"][name]) for name, x in _CERTAIN.items()}
 """What a field may be called where its values fit."""
 
 MISSING = object()  # what a path leads to that leads nowhere
-_ENTRY = re.compile(r"\[(-?\d+)\]|(-?\d+)(?=[.\[]|$)")
-"""`[2]`, or the form without brackets, at the beginning of a path."""
+_ENTRY = re.compile(r"\[(-?\d+)\]|(-?\d+)(?=[.\[]|$)")  # `[2]` or `2`, at a path's beginning
 
 
 class UnknownRowsError(InputError):

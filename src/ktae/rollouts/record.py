@@ -23,13 +23,10 @@ from ktae.files.inputs import open_input
 
 VERSION = "3"
 VERSION_KEY = b"ktae.rollouts.version"
-ROWS_PER_BATCH = 1024
-"""Rows that a batch of a record holds."""
-CREDIT_KEY = b"ktae.credit"
-"""Metadata of what `ktae score` has written: the estimator."""
+ROWS_PER_BATCH = 1024  # of a record
+CREDIT_KEY = b"ktae.credit"  # metadata of what `ktae score` has written: the estimator
 UNIT_KEY, WORDS = b"ktae.unit", b"words"
 """Metadata of a record whose token ids number the words of its own responses."""
-
 
 TYPES = {
     "text": pa.string(),

@@ -34,12 +34,12 @@ class MissingFieldError(InputError):
 def to_record_row(
     plain: Row, where: str, options: ReadOptions, notes: Notes, alone: str | None, is_plain: bool
 ) -> Row:
-    """A row of the record, with `is_alone` and the columns of `ktae.rollouts.labels.READ`.
+    """A row of the record, with `is_alone` and the columns of `ktae.rollouts.groups.READ`.
 
     `alone` is the label of a row that has neither label nor prompt; None: it is of no group.
     `is_plain`: no tool says what its groups are. Where notes are strict, a row has an outcome.
     """
-    fields = with_texts(plain, where, notes)
+    fields = flatten_conversations(plain, where, notes)
     rename_aliases(fields, where)
     label, is_alone = fields.get("group"), False
     if isinstance(label, str) and not label.strip():
@@ -108,7 +108,7 @@ def rename_aliases(fields: Row, where: str) -> None:
             raise InputError(f"{where}: {masks[0]} and token_ids differ in length")
 
 
-def with_texts(row: Row, where: str, notes: Notes) -> Row:
+def flatten_conversations(row: Row, where: str, notes: Notes) -> Row:
     """The row with what the policy wrote in a conversation as its response, and its prompt.
 
     Without a field `prompt` those of `NAMES.prompts` are the prompt, such as instruction and input.

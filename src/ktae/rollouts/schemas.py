@@ -57,8 +57,7 @@ class Source:
     path: Path
     options: ReadOptions
     notes: Notes
-    run: dict[Any, Any] = dataclasses.field(default_factory=dict)
-    """What converters remember from one row, or file, to the next."""
+    run: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what schemas remember
 
     def named(self, row: Row) -> Row:
         """What the user has named in a row, null where it has nothing there; which is final."""
@@ -86,8 +85,7 @@ class Schema:
     run: str = ""
     convert: Callable[[Row, Row, str, Source], Iterable[Row]] | None = None
     once: Callable[[Items, Source], Items] = lambda items, source: items
-    is_plain: bool = False
-    """Whether no tool has written the rows, so that their fields mean what all of them say."""
+    is_plain: bool = False  # whether no tool wrote the rows: all of them say what fields mean
 
     def __post_init__(self) -> None:
         self.all, self.any = (

@@ -48,8 +48,8 @@ class Scored(NamedTuple):
         # Neither looks at NaN. Where no score is known, low stays above high.
         np.fmin.at(low, group, evidence)
         np.fmax.at(high, group, evidence)
-        has_true = np.isin(np.arange(n_groups), group[correct == 1])
-        kinds = ((low == high) & has_true, (low == high) & ~has_true, low > high)
+        has_correct = np.isin(np.arange(n_groups), group[correct == 1])
+        kinds = ((low == high) & has_correct, (low == high) & ~has_correct, low > high)
         group = group[self.own]
         return [*(int(kind[group].sum()) for kind in kinds), len(group)]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, passed_on
 from ktae.estimators.transforms import require_scale
 from ktae.rollout_advantages import SCALED, rollout_advantages
 from ktae.trainers.lists import credit_samples
@@ -35,10 +35,8 @@ def post_process_rewards(args: Any, samples: Sequence[Any], **_: Any) -> tuple[l
     """slime's reward hook: the raw rewards, and token advantages in place of normalised ones.
     Samples of one `rollout_id` are one rollout, with the reward of the last."""
     options = getattr(args, "ktae", None) or {}
-    try:
+    with passed_on(f"the options of ktae are {options!r}", TypeError):
         settings = Settings(**options).tried()
-    except TypeError as error:
-        raise InputError(f"the options of ktae are {options!r}: {one_line(error)}") from None
     one_of("--advantage-estimator", args.advantage_estimator, ("grpo", "cispo"), "no token credit")
     one_of("--normalize-advantages", args.normalize_advantages, (False,), "which whitens credit")
     one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")

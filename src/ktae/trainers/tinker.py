@@ -72,9 +72,8 @@ def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., A
             steps = [turn.metrics.items() for turn in groups[g].trajectories_G[t].transitions]
             named.append({name: x for step in steps for name, x in step} | groups[g].metrics_G[t])
         rewards = [reward for group in groups for reward in group.get_total_rewards()]
-        is_step = (
-            len(groups) > 1 or _metrics.get(None) is None
-        )  # the loop prints groups, each alone
+        # The loop prints groups, each alone.
+        is_step = len(groups) > 1 or _metrics.get(None) is None
         pairs = zip(keys, settings.scores(rewards, named, is_step=is_step), strict=True)
         owners = {(g, t): (g, score, float(advantages[g][t])) for (g, t), score in pairs}
         credit, metrics = credit_samples(samples, owners, settings)

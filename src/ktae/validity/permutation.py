@@ -108,27 +108,27 @@ class PermutationTest:
 
 
 class _Cells:
-    """Every table (a, b | n_true, n_false) that the groups allow, side by side, (C,) each: `p`, its
-    two-sided exact p-value, `best_p`, the smallest with the same margins, and `bin`, its bin."""
+    """Every table (a, b | n_correct, n_incorrect) that the groups allow, side by side, (C,) each:
+    `p`, its two-sided exact p-value, `best_p`, the smallest with the same margins, and `bin`."""
 
     def __init__(self, margins: np.ndarray) -> None:
-        # Where the tables of each (n_true, n_false) begin; a * (n_false + 1) + b is added.
+        # Where the tables of each pair of margins begin; a * (n_incorrect + 1) + b is added.
         self.first: dict[tuple[int, int], int] = {}
         p: list[np.ndarray] = []
         best, bins = [], []
-        for n_true, n_false in margins.tolist():
-            self.first[n_true, n_false] = sum(map(len, p))
-            a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
-            m, n = a + b, n_true + n_false
+        for n_correct, n_incorrect in margins.tolist():
+            self.first[n_correct, n_incorrect] = sum(map(len, p))
+            a, b = (x.ravel() for x in np.mgrid[: n_correct + 1, : n_incorrect + 1])
+            m, n = a + b, n_correct + n_incorrect
             ones = np.ones(len(a))
-            p.append(p_values((a * ones, b * ones, n_true * ones, n_false * ones)))
+            p.append(p_values((a * ones, b * ones, n_correct * ones, n_incorrect * ones)))
             # The best p of each frequency m: what a token held by m rollouts can reach at all.
             best_of = np.ones(n + 1)
             np.minimum.at(best_of, m, p[-1])
             best.append(best_of[m])
             # In whole numbers, for 1/4 of n is a bound that shares in floating point may miss.
             frequency = np.select([m == n, m <= 1, 4 * m <= n, 4 * m < 3 * n], [4, 0, 1, 2], 3)
-            bins.append(np.searchsorted(ACCURACIES, n_true / n) * len(FREQUENCIES) + frequency)
+            bins.append(np.searchsorted(ACCURACIES, n_correct / n) * len(FREQUENCIES) + frequency)
         self.p, self.best_p, self.bin = map(np.concatenate, (p, best, bins))
 
 
@@ -173,8 +173,8 @@ def permutation_test(
         record.conform(rollouts), tokenizer, of_tokens
     )
     group_b = np.unique(codes_b, return_inverse=True)[1]
-    n_true_g = np.bincount(group_b, correct_b).astype(np.int64)
-    margins_g = np.stack([n_true_g, np.bincount(group_b) - n_true_g], axis=1)
+    n_correct_g = np.bincount(group_b, correct_b).astype(np.int64)
+    margins_g = np.stack([n_correct_g, np.bincount(group_b) - n_correct_g], axis=1)
     cells = _Cells(np.unique(margins_g, axis=0))
     sums = [_Sums(cells, of_tokens) for _ in range(permutations + 1)]
     seeds = np.random.SeedSequence(seed).generate_state(permutations, np.uint64).tolist()
@@ -247,12 +247,12 @@ class _Sums:
         """The pairs of some whole groups."""
         # The table is sorted by group, so groups are runs of its rows.
         table = credit_table(ids_bt, mask_bt, correct_b, codes_b, self.estimator)
-        n_true, n_false = table.a + table.c, table.b + table.d
+        n_correct, n_incorrect = table.a + table.c, table.b + table.d
         begins = np.flatnonzero(np.diff(table.group, prepend=-1))
-        margins = zip(n_true[begins].tolist(), n_false[begins].tolist(), strict=True)
+        margins = zip(n_correct[begins].tolist(), n_incorrect[begins].tolist(), strict=True)
         sizes = np.diff([*begins.tolist(), len(table.group)])
         first = np.repeat([self.cells.first[margin] for margin in margins], sizes)
-        cell = first + table.a * (n_false + 1) + table.b
+        cell = first + table.a * (n_incorrect + 1) + table.b
         # A histogram over tables instead of a list of pairs, of which a dump has millions.
         self.pairs_c += np.bincount(cell, minlength=len(self.pairs_c))
         self.credit += np.bincount(self.cells.bin[cell], table.credit, len(self.credit))
@@ -262,11 +262,11 @@ class _Sums:
         group_b = np.unique(codes_b, return_inverse=True)[1]
         length_b = mask_bt.sum(axis=1)
         occurs = np.rint(
-            table.tf_true * np.bincount(group_b, length_b * (correct_b == 1))[group]
-            + table.tf_false * np.bincount(group_b, length_b * (correct_b == 0))[group]
+            table.tf_correct * np.bincount(group_b, length_b * (correct_b == 1))[group]
+            + table.tf_incorrect * np.bincount(group_b, length_b * (correct_b == 0))[group]
         )
         absolute = np.abs(table.credit)
-        largest = largest_credit(self.estimator, n_true + n_false)
+        largest = largest_credit(self.estimator, n_correct + n_incorrect)
         self.tokens += occurs.sum()
         self.tokens_abs += (occurs * absolute).sum()
         self.saturated += occurs[absolute > SATURATED * largest].sum()
