@@ -158,6 +158,8 @@ def test_files_that_are_joined_are_one_benchmark(tmp_path):
     for rank in range(2):
         write_answers(tmp_path / f"rank_{rank}.jsonl", "1", "2")
     assert column(tmp_path, "problem", ReadOptions(join=True)) == ["0", "1", "0", "1"]
-    write_answers(tmp_path / "rank_1.jsonl", "1", "7")
+    write_answers(tmp_path / "rank_1.jsonl", "1", "7")  # another prompt is another problem
+    assert len(set(column(tmp_path, "problem", ReadOptions(join=True)))) == 3
+    write_rows(tmp_path / "rank_1.jsonl", row("q2", "7", group=1))
     with pytest.raises(InputError, match="problem 1 "):
         read(tmp_path, ReadOptions(join=True))

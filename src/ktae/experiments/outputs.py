@@ -127,7 +127,7 @@ def with_columns(table: pa.Table, **columns: Sequence[Any]) -> pa.Table:
 
 def with_problems(table: pa.Table, where: Path) -> pa.Table:
     """A record with the columns of `COLUMNS`: which problem each row is about, and what is known
-    of its response.
+    of its response. Two prompts of one label are two problems, as they are two groups.
 
     A file named after a benchmark is of that benchmark; each of several other files is a benchmark
     of its own.
@@ -139,7 +139,7 @@ def with_problems(table: pa.Table, where: Path) -> pa.Table:
     lengths = pc.list_value_length(table["token_ids"]).to_pylist()
     names = ["label", "prompt_id", "step", "response", "answer", "extra"]
     accepted: dict[str, tuple[str, ...]] = {}
-    rows = []
+    prompts, rows = defaultdict[str, set[str | None]](set), list[dict[str, Any]]()
     for row, place, length in zip(table.select(names).to_pylist(), places, lengths, strict=True):
         label = row["label"] or f"prompt {row['prompt_id']}"
         if row["response"] is None:
@@ -154,16 +154,20 @@ def with_problems(table: pa.Table, where: Path) -> pa.Table:
             benchmark = NAMES.get(name, UNNAMED if is_one_place else name)
         label = label if benchmark == UNNAMED else f"{benchmark}/{label}"
         problem = label if is_one_step else f"{label} of step {row['step']}"
-        earlier = accepted.setdefault(problem, answers)
-        if set(answers) != set(earlier):
-            raise InputError(
-                f"{where}: problem {problem} accepts {' or '.join(answers):.80}, in an earlier row "
-                f"{' or '.join(earlier):.80}; expected the same in all of its rows"
-            )
+        prompts[problem].add(row["prompt_id"])
         columns: dict[str, Any] = {"label": label, "problem": problem, "benchmark": benchmark}
-        columns["answers"] = answers
+        columns |= {"answers": answers, "prompt_id": row["prompt_id"]}
         columns["tokens"] = kept.get("tokens") if length is None else length
         rows.append(kept | columns)
+    for row in rows:
+        if len(prompts[row["problem"]]) > 1:
+            row["problem"] += f", prompt {row['prompt_id']}"
+        answers = accepted.setdefault(row["problem"], row["answers"])
+        if set(answers) != set(row["answers"]):
+            raise InputError(
+                f"{where}: problem {row['problem']} accepts {' or '.join(row['answers']):.80}, in "
+                f"an earlier row {' or '.join(answers):.80}; expected the same in all of its rows"
+            )
     return with_columns(table, **{x: [row.get(x) for row in rows] for x in ("label", *COLUMNS)})
 
 

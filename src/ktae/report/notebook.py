@@ -91,6 +91,7 @@ def score(
     estimator = resolved(as_estimator(credit)) if isinstance(credit, str) else as_estimator(credit)
     if isinstance(tokenizer, str | Path):
         tokenizer = kept_tokenizer(str(tokenizer))  # engines call this for each group
+    ReadOptions(threshold=threshold)  # refuses one that is not finite
     scored = memory.as_record(table, threshold)
     columns: dict[str, Any] = {name: scored[name] for name in ("token_ids", "mask", "credit")}
     if len(scored):

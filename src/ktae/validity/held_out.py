@@ -112,6 +112,9 @@ def held_out_pairs(
         expected = "names and estimators, such as {'paper': 'paper'}"
         raise InputError(f"estimators is {estimators!r:.60}; expected {expected}")
     tried = {name: as_estimator(estimator) for name, estimator in estimators.items()}
+    if min(pairs, max_groups) < 1 or (permutations or 0) < 0:
+        numbers = f"pairs {pairs}, max_groups {max_groups}, permutations {permutations}"
+        raise InputError(f"{numbers}; expected integers from 1, and permutations from 0 or None")
     rollouts = memory.as_record(rollouts)
     if tokenizer is None and rollouts["token_ids"].null_count:
         rollouts, words = grouping.cut_at_words(rollouts)
