@@ -44,7 +44,7 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
     limit = signal.getitimer(signal.ITIMER_PROF)[0] / 3
     end = time.process_time() + min(PATIENCE, limit or PATIENCE)
     for i, answer in enumerate(answers, 1):
-        # Of a whole solution that a data set holds its `#### 5` or last box.
+        # A whole solution, as data sets hold it, gives its `#### 5` or last box.
         hashes, box = _HASHES.search(answer), extract(answer, "none")
         accepted = hashes[1].strip() if hashes else box.text if box else answer
         # A slow one takes half of what is left, the last one all of it.
