@@ -175,3 +175,64 @@ def test_reasoning_beside_a_response_belongs_to_it(tmp_path: Path) -> None:
     table, _ = read(write_lines(tmp_path / "r.jsonl", rows))
     expected = [f"THINK {i}\n{text}" for i, text in enumerate(TEXTS)]
     assert table["response"].to_pylist() == [TEXTS[0], *expected[1:]]
+
+
+# --- what only several rows tell
+
+
+def test_labels_of_a_task_win_over_prompts_that_differ(tmp_path: Path) -> None:
+    """A simulated user asks otherwise each time; prompts that repeat are problems of their own."""
+    rows = [x | {"task_id": f"t{i // 2}", "prompt": f"user {i}"} for i, x in enumerate(PLAIN)]
+    assert counts(read(write_lines(tmp_path / "r.jsonl", rows))[0]) == (4, 2, 2)
+    rows = [x | {"task_id": f"t{i % 2}"} for i, x in enumerate(2 * PLAIN)]
+    assert counts(read(write_lines(tmp_path / "r.jsonl", rows))[0])[1] == 2
+
+
+def test_a_label_that_all_rows_share_tells_nothing(tmp_path: Path) -> None:
+    rows = [{"id": "run", "response": x["response"], "reward": x["reward"]} for x in PLAIN]
+    table, notes = read(write_lines(tmp_path / "r.jsonl", rows))
+    assert counts(table) == (4, 4, 0) and notes.counts["alone"] == 4
+
+
+def test_models_of_which_most_responses_are_alone_are_compared_as_one(tmp_path: Path) -> None:
+    rows = [x | {"model": "ab"[i % 2]} for i, x in enumerate(PLAIN)]
+    table, notes = read(write_lines(tmp_path / "r.jsonl", rows))
+    assert counts(table) == (4, 2, 2) and notes.counts["pooled"]
+    table, notes = read(write_lines(tmp_path / "r.jsonl", rows + rows))
+    assert counts(table)[1] == 4 and notes.counts["models"]
+
+
+def test_a_long_label_becomes_a_short_one(tmp_path: Path) -> None:
+    rows = [x | {"problem_id": x["prompt"] * 4} for x in PLAIN]
+    table, _ = read(write_lines(tmp_path / "r.jsonl", rows))
+    assert counts(table) == (4, 2, 2)
+    assert all(len(name) < 40 for name in table["group"].to_pylist())
+
+
+def test_a_list_of_another_length_beside_responses_is_refused(tmp_path: Path) -> None:
+    for rewards in ([1], [1, 0, 1]):
+        row = {"prompt": "p", "responses": ["a", "b"], "rewards": rewards}
+        with pytest.raises(InputError):
+            readers.read(write_lines(tmp_path / "r.jsonl", [row]))
+
+
+def test_ids_of_a_conversation_need_a_mask(tmp_path: Path) -> None:
+    talk = [
+        {"role": "assistant", "content": "look"},
+        {"role": "tool", "content": "4"},
+        {"role": "assistant", "content": "4"},
+    ]
+    rows = [{"prompt": "p", "response": talk, "token_ids": [1, 2, 3], "reward": i} for i in (0, 1)]
+    table, notes = read(write_lines(tmp_path / "r.jsonl", rows))
+    assert table["token_ids"].to_pylist() == [None, None] and notes.counts["ids"] == 2
+    masked = [x | {"mask": [1, 0, 1]} for x in rows]
+    table, _ = read(write_lines(tmp_path / "r.jsonl", masked))
+    assert table["token_ids"].to_pylist() == [[1, 2, 3]] * 2
+
+
+def test_nothing_is_proposed_where_nothing_could_be_compared(tmp_path: Path) -> None:
+    rows = [{"asked": f"p{i}", "outs": f"text {i}", "solved": i % 2 == 0} for i in range(6)]
+    path = write_lines(tmp_path / "r.jsonl", rows)
+    with pytest.raises(UnknownRowsError) as caught, proposing(path, ReadOptions()):
+        read(path, ("prompt=asked",))
+    assert "this reads" not in str(caught.value)

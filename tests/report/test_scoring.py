@@ -7,13 +7,15 @@ import oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from saved_outputs import write_lines
 
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
 from ktae.padding import pad
+from ktae.report import comparing, inputs
 from ktae.report import frame as frames
-from ktae.report import inputs
 from ktae.report.frame import frame_of
 from ktae.report.scoring import credit_column, credit_of, score, strongest, write
+from ktae.rollouts import record
 
 
 def random_rollouts(seed=0, n_groups=7):
@@ -108,3 +110,25 @@ def test_strongest_over_groups():
     assert first.credit == pytest.approx((credit_g * 1.0 + credit_h * 0.5) / 1.5)
     all_correct = frame(rollouts.slice(8))
     assert strongest(all_correct, score(all_correct, "paper")) == ([], [])
+
+
+def test_a_response_without_tokens_makes_no_group_mixed():
+    rows = [("a", "x", 0.0), ("a", "", 1.0), ("b", "x", 0.0), ("b", "y", 1.0)]
+    names = ("group", "response", "correct")
+    table = pa.Table.from_pylist([dict(zip(names, x, strict=True)) | {"reward": 0.0} for x in rows])
+    made = frame(record.conform(table))
+    assert (made.have(1) & made.have(0)).tolist() == [False, True]
+    assert len(set(made.origins.prompt_g.tolist())) == 2  # two groups without a prompt
+
+
+def test_the_p_values_of_several_inputs_are_corrected_together(tmp_path):
+    files = []
+    for number in range(3):
+        rows = [
+            {"prompt": f"p{i}", "response": f"r{j}", "reward": float(i < 4 * number)}
+            for i in range(16)
+            for j in range(2)
+        ]
+        files.append(write_lines(tmp_path / f"{number}.jsonl", rows))
+    first, second = comparing.compare_sides(frame_of(inputs.load(files)))
+    assert second.p == pytest.approx(2 * 2.0**-7) and first.p == pytest.approx(2.0**-3)

@@ -62,11 +62,12 @@ def test_of_a_session_of_verl_s_the_last_output_counts(tmp_path):
     """Its context may have been written anew. A data set's own numbers look like a session's."""
     for answers, inputs in (("55", ["ASKED"]), ("57", ["ASKED", "OTHER"])):
         rows = [
-            {"step": 1, "input": asked, "output": "x", "gts": x, "score": 1, "uid": f"u_0_{n}"}
+            {"step": 1, "input": asked, "output": f"x{n}", "gts": x, "score": 1, "uid": f"u_0_{n}"}
             for n, (asked, x) in enumerate(zip(("ASKED", "OTHER"), answers, strict=True))
         ]
         table = readers.read(write_rows(tmp_path / "1.jsonl", *rows))
         assert table["prompt"].to_pylist() == inputs
+        assert table["response"].to_pylist() == ["x0", "x1"][-len(inputs) :]
 
 
 # --- what the user names

@@ -57,3 +57,11 @@ def test_byte_level_tokens_have_their_text(byte_tokenizer):
     (half_a_character, *_) = tokenize(tokenizer, ["🧮"])[0]
     (part,) = token_bytes(tokenizer, [half_a_character])
     assert part and "🧮".encode().startswith(part), "its own bytes, and no replacement"
+
+
+def test_no_special_tokens_are_added_to_a_response():
+    tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<s>": 0, "a": 1}, "<s>"))
+    tokenizer.post_processor = tokenizers.processors.BertProcessing(("<s>", 0), ("<s>", 0))
+    assert tokenizer.encode("a").ids == [0, 1, 0]
+    assert [x.tolist() for x in tokenize(tokenizer, ["a", ""])] == [[1], []]

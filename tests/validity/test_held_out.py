@@ -202,3 +202,11 @@ def test_the_best_of_ten_equal_ones_is_rarely_called_better(rng):
         return told.take is not None and min(told.below_best.values()) < ALPHA
 
     assert np.mean([draw() for _ in range(200)]) < ALPHA
+
+
+def test_a_score_is_a_mean_so_length_alone_decides_nothing():
+    """Credit of 1 everywhere ties all pairs; a sum would prefer the longer response."""
+    rollouts = make_rollouts([[([1] * n, n > 2) for n in (1, 2, 8, 9)]])
+    ones = Function(lambda ids, mask, correct, groups: np.ones(ids.shape))
+    result = held_out.held_out_pairs(rollouts, {"ones": ones}, permutations=0)
+    assert result.estimators[0].auc.value == 0.5
