@@ -236,3 +236,27 @@ def test_nothing_is_proposed_where_nothing_could_be_compared(tmp_path: Path) -> 
     with pytest.raises(UnknownRowsError) as caught, proposing(path, ReadOptions()):
         read(path, ("prompt=asked",))
     assert "this reads" not in str(caught.value)
+
+
+def test_files_are_read_by_the_numbers_in_their_names(tmp_path: Path) -> None:
+    for number in (10, 2, 1):
+        write_lines(tmp_path / f"{number}.jsonl", [x | {"id_of": number} for x in PLAIN])
+    table, _ = read(tmp_path)
+    order = [json.loads(x)["id_of"] for x in table["extra"].to_pylist()]
+    assert order == [1] * 4 + [2] * 4 + [10] * 4
+
+
+def test_a_branch_that_only_shortened_a_conversation_is_none(tmp_path: Path) -> None:
+    said = [("user", "2 + 2?", False), ("assistant", "4", True), ("assistant", "summary", True)]
+    nodes = [
+        {
+            "message": {"role": role, "content": text},
+            "sampled": sampled,
+            "parent": i - 1 if i else None,
+        }
+        for i, (role, text, sampled) in enumerate(said)
+    ]
+    nodes[2]["semantic_parents"] = {"compaction_of": [1]}
+    traces = [{"nodes": nodes, "reward": 1.0}]
+    path = write_lines(tmp_path / "traces.jsonl", [{"task": {"key": "t"}, "traces": traces}])
+    assert read(path)[0]["response"].to_pylist() == ["4"]
