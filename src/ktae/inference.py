@@ -148,7 +148,7 @@ def paired_p_value(sides: Sequence[tuple[int, int, int, int]]) -> float:
 
 
 def least_size(tests: int) -> int:
-    """The fewest differences of one sign that are significant, corrected for so many tests."""
+    """The fewest differences of one sign that are significant, corrected for that many tests."""
     return next(n for n in itertools.count(1) if tests * 2.0 ** (1 - n) < ALPHA)
 
 

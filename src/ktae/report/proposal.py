@@ -38,7 +38,9 @@ def proposing(inputs: Any, options: ReadOptions) -> Iterator[None]:
     except UnknownRowsError as error:
         paths = readers.paths_of(inputs)
         proposal = propose(paths[0], options) if len(paths) == 1 and paths[0].is_file() else None
-        raise UnknownRowsError(f"{error}\n{proposal}" if proposal else str(error)) from None
+        if proposal is None:
+            raise
+        raise UnknownRowsError(f"{error}\n{proposal}") from None
 
 
 def propose(path: Path, options: ReadOptions) -> str | None:

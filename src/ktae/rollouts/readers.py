@@ -3,7 +3,7 @@
 The values of a file (`files`) hold rows (`locate`). A row is told by its schema, which makes plain
 rollouts of it (`schemas`), and which may be what the fields of the whole file mean (`plain`); each
 is checked and becomes a row of the record (`rows`). When all are read, it is known which are a
-group (`labels`).
+group (`groups`).
 """
 
 from __future__ import annotations
